@@ -49,8 +49,6 @@ from federator.planning.checks.ground import (
     target_of_pool,
 )
 
-__all__ = ["check", "check_actions", "fatal_subjects"]
-
 
 def check(problem: Problem, plan: Plan) -> tuple[Finding, ...]:
     """Everything that is wrong with `plan` in the world of `problem.snapshot`; `Finding.subject` is the job of the action at fault."""
@@ -61,11 +59,6 @@ def check(problem: Problem, plan: Plan) -> tuple[Finding, ...]:
 def check_actions(problem: Problem, plan: Plan) -> tuple[Finding, ...]:
     """As `check`, but only what the actions do wrong: for part of a plan, about whose other jobs nothing can be said."""
     return tuple(_judge_all(Ground(problem.snapshot, plan)))
-
-
-def fatal_subjects(findings: Iterable[Finding]) -> frozenset[str]:
-    """The jobs whose actions may not be committed; the empty word stands for the whole plan."""
-    return frozenset(finding.subject for finding in findings if finding.severity is Severity.FATAL)
 
 
 def _judge_all(ground: Ground) -> Iterator[Finding]:

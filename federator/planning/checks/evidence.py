@@ -82,7 +82,8 @@ def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Ite
         and _chance(job, target, said.burst_finish_at) * said.value_usd < said.cost_usd - TOLERANCE
     ):
         yield f"with this offer the job probably still misses its deadline by {late_s:.0f} s"
-    soonest = _soonest_finish_at(ground, job, target)
+    delay_s = target.offer.offer.delay_s if target.offer is not None else 0.0
+    soonest = ground.plan.taken_at + delay_s + expected_run_s(job, target)
     if said.burst_finish_at < soonest - SLACK_S:
         yield f"the evidence finishes {soonest - said.burst_finish_at:.0f} s sooner than booting and running take"
     if target.market is Market.SPOT and job.spot_policy == "auto":
@@ -138,8 +139,3 @@ def _certain(job: JobView) -> bool:
     """Whether its run time is forecast without a range, or only its start counts."""
     whole = job.of or job
     return whole.start_by_at is not None or not 0.0 < whole.run_low_s < whole.run_high_s
-
-
-def _soonest_finish_at(ground: Ground, job: JobView, target: Target) -> float:
-    delay_s = target.offer.offer.delay_s if target.offer is not None else 0.0
-    return ground.plan.taken_at + delay_s + expected_run_s(job, target)

@@ -130,7 +130,7 @@ def _gang(
     forms = [form for form in forms_of(gang) if _permitted(ground, form, target)]
     if not forms:
         yield f"leaves {target.key} to {gang.id}, which may not use it or never fits"
-    elif any(_fits_now(ground, form, target) for form in forms):
+    elif any(ground.room(form, ground.alike.get(target.key, ())) >= form.nodes for form in forms):
         yield f"leaves {target.key} to {gang.id}, which fits there now"
     yield from _room(ground, forms, target, kept.until_at, starts, held=True)
     for form, at in free:
@@ -215,10 +215,6 @@ def _permitted(ground: Ground, job: JobView, target: Target) -> bool:
         return False
     empty = (Hosts([_host(pool)]) for pool in ground.alike[target.key])
     return sum(hosts.more(rank_of(job), job.nodes, apart=job.apart) for hosts in empty) >= job.nodes
-
-
-def _fits_now(ground: Ground, job: JobView, target: Target) -> bool:
-    return ground.room(job, ground.alike.get(target.key, ())) >= job.nodes
 
 
 def _host(pool: PoolView) -> Shape:

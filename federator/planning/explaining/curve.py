@@ -5,7 +5,7 @@ left out, so each step buys time. Nothing is decided here: it says what a deadli
 rent at all nothing is shown that could not be had.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from federator.model.capacity import Market
 from federator.model.plans import PricePoint
 from federator.model.snapshot import JobView
 from federator.planning.explaining.reasons import Standing
+from federator.planning.kernels.pricing import gpus_usd
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.places.yard import need_of
 from federator.planning.world.prices import cost
@@ -31,11 +32,6 @@ def price_curve(standing: Standing, job: JobView, home_finish_at: float | None) 
             best.append(point)
     # The ends say most; of what lies between, what is soonest.
     return tuple(best if len(best) <= MOST_POINTS else (*best[: MOST_POINTS - 1], best[-1]))
-
-
-def cheapest_in_time(points: Iterable[PricePoint]) -> float | None:
-    """What meeting the deadline costs at least; None where nothing meets it."""
-    return min((point.cost_usd for point in points if point.in_time), default=None)
 
 
 def _now(standing: Standing, job: JobView) -> Iterator[PricePoint]:
@@ -78,29 +74,19 @@ def _at_home(standing: Standing, job: JobView, finish_at: float | None) -> Itera
 
 def _point(standing: Standing, job: JobView, at: Candidate, start_at: float, *, rents: bool) -> PricePoint:
     price = cost(standing.world.book, job, at, start_at, rents=rents)
-    low_s, high_s = run_range(job, at)
-    finish_at = start_at + at.run_s(job)
+    run_s = at.run_s(job)
+    low_s, high_s = (at.run_s(replace(job, run_s=each)) for each in (job.run_low_s, job.run_high_s))
+    # Owned hosts at their marginal price: what a report will say that they cost.
+    owned_usd = gpus_usd(at.billed_usd_gpu_h, job.gpus_total, run_s) if at.market is Market.OWNED else 0.0
+    finish_at = start_at + run_s
     return PricePoint(
         site=at.site,
         pool=at.pool,
         market=at.market,
         start_at=start_at,
-        finish_low_at=start_at + min(low_s, at.run_s(job)),
+        finish_low_at=start_at + min(low_s, run_s),
         finish_at=finish_at,
-        finish_high_at=start_at + max(high_s, at.run_s(job)),
-        cost_usd=round(price.rent + price.egress + _owned_usd(job, at), 4),
+        finish_high_at=start_at + max(high_s, run_s),
+        cost_usd=round(price.rent + price.egress + owned_usd, 4),
         in_time=None if job.deadline_at is None else finish_at <= job.deadline_at,
     )
-
-
-def _owned_usd(job: JobView, at: Candidate) -> float:
-    """Owned hosts at their marginal price: what a report will say that it cost."""
-    if at.market is not Market.OWNED:
-        return 0.0
-    return at.billed_usd_gpu_h * job.gpus_total * at.run_s(job) / 3600.0
-
-
-def run_range(job: JobView, at: Candidate) -> tuple[float, float]:
-    """How long it runs there at the short and the long end of its forecast: 80 of 100 lie between."""
-    low, high = (replace(job, run_s=run_s) for run_s in (job.run_low_s, job.run_high_s))
-    return at.run_s(low), at.run_s(high)

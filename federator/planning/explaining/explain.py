@@ -16,7 +16,7 @@ from federator.model.reasons import Reason
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.advice import in_words, remedies
 from federator.planning.explaining.congestion import congestion
-from federator.planning.explaining.curve import cheapest_in_time, price_curve
+from federator.planning.explaining.curve import price_curve
 from federator.planning.explaining.helping import helps
 from federator.planning.explaining.ranges import ranges
 from federator.planning.explaining.reasons import Standing
@@ -79,7 +79,7 @@ def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing
         burst=said.burst,
         policies=_policies(standing, job),
         curve=curve,
-        deadline_usd=cheapest_in_time(curve),
+        deadline_usd=min((point.cost_usd for point in curve if point.in_time), default=None),
     )
     return _ranged(explanation, job, standing.world.now)
 

@@ -136,34 +136,26 @@ def _here(found: Scene) -> Remedy | None:
         if world.lot(place).fits(need_of(view), view.nodes):
             ranked.append((not _fits(found, place), cost(world.book, view, at, world.now).total, place))
     for _, _, place in sorted(ranked):
-        asked = _only(found, place, open_)
-        if asked:
-            at = world.places[place]
-            words = "; and ".join(f"{_WRITTEN[each.field]}: [{', '.join(_listed(each))}]" for each in asked)
-            return Remedy(f"{words}: {at.shown} alone, where it starts now though that is dearer", asked)
+        way = all_of(_only(found, place, open_))
+        if way.changes:
+            where = f"{world.places[place].shown} alone, where it starts now though that is dearer"
+            return Remedy(f"{way.text}: {where}", way.changes)
     return None
 
 
-def _only(found: Scene, place: int, open_: Sequence[int]) -> tuple[AskFor, ...]:
+def _only(found: Scene, place: int, open_: Sequence[int]) -> list[Way]:
     """What the job has to ask for so that of all places that it may use that one is left; nothing where there is no way to say so."""
     world, job, at = found.world, found.job, found.world.places[place]
     others = [world.places[p] for p in open_ if world.place_of(p) != world.place_of(place)]
     beside = [other for other in others if other.site == at.site]
-    asked: list[AskFor] = []
+    asked: list[Way] = []
     if len(beside) < len(others):
-        asked.append(AskFor(job.id, "sites", (at.site,)))
+        asked.append(Way(f"placement.sites: [{at.site}]", (AskFor(job.id, "sites", (at.site,)),)))
     if beside:
         if job.forms or not at.model or any(other.model == at.model for other in beside):
-            return ()
-        asked.append(AskFor(job.id, "models", (at.model,)))
-    return tuple(asked)
-
-
-def _listed(change: AskFor) -> tuple[str, ...]:
-    return change.value if isinstance(change.value, tuple) else ()
-
-
-_WRITTEN = {"sites": "placement.sites", "models": "resources.gpus.models"}
+            return []
+        asked.append(Way(f"resources.gpus.models: [{at.model}]", (AskFor(job.id, "models", (at.model,)),)))
+    return asked
 
 
 def _put_off(found: Scene) -> Remedy | None:
@@ -221,20 +213,15 @@ def _hold(found: Scene) -> tuple[int, float] | None:
             and waiting.kind == "capacity"
             and waiting.reason not in ("held", "reclaiming")
         ):
-            places = found.world.home(other)
-            starts = [
-                (start, place) for place in places if (start := _earliest(found, other, place)) is not None
-            ]
+            starts = []
+            for place in found.world.home(other):
+                view = found.world.as_form(other, place)
+                start = found.standing.lots[place].earliest(need_of(view), view.nodes)
+                starts += [] if start is None else [(start, place)]
             soonest = min(starts, default=None)
             if soonest is not None and soonest[0] > found.world.now:
                 return found.world.place_of(soonest[1]), soonest[0]
     return None
-
-
-def _earliest(found: Scene, job: JobView, choice: int) -> float | None:
-    """When a job could start there if nothing else did."""
-    view = found.world.as_form(job, choice)
-    return found.standing.lots[choice].earliest(need_of(view), view.nodes)
 
 
 WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from federator.model.datasets import (
     DatasetRule,
-    Link,
     LinkRule,
     Moves,
     Spot,
@@ -126,7 +125,7 @@ class DataBook:
                 return Carried(each.uri, 0, source.shown, 0.0, 0.0)
             link = link_between(self.links, source, to)
             if link is not None and size is not None:
-                ways.append(_way(each.uri, size, source, link))
+                ways.append(Carried(each.uri, size, source.shown, seconds(link, size), usd(link, size)))
         return min(ways, key=lambda way: (way.usd, way.seconds, way.source), default=None)
 
     def _placed(self, replica: Spot) -> Spot:
@@ -134,10 +133,6 @@ class DataBook:
         if replica.region or not replica.site:
             return replica
         return Spot(replica.site, self._regions.get(replica.site, ""))
-
-
-def _way(uri: str, size: int, source: Spot, link: Link) -> Carried:
-    return Carried(uri, size, source.shown, seconds(link, size), usd(link, size))
 
 
 def data_book(snapshot: Snapshot) -> DataBook:

@@ -81,10 +81,6 @@ class _Here(NamedTuple):
             self.lot.put(need, hosts)
         self.caps.used[:] = used
 
-    def trial(self) -> "_Here":
-        """To try something on."""
-        return self._replace(lot=self.lot.copy(), caps=self.caps.copy())
-
     def choices(self, job: JobView) -> list[int]:
         """The forms in which the job may run here, as choices."""
         return [choice for choice in self.world.home(job) if self.world.place_of(choice) == self.place]
@@ -131,29 +127,25 @@ def _changed_here(here: _Here, own: list[BusyView]) -> list[Preempt]:
 
 def could_use_more(pool: PoolView) -> bool:
     """Whether something runs there that would go on wider, were there room."""
-    return any(map(_has_wider, pool.busy))
+    elastic = ((busy, busy.waits_as) for busy in pool.busy if busy.waits_as is not None)
+    return any(
+        form.throughput > whole.throughput_in(busy.form) for busy, whole in elastic for form in whole.forms
+    )
 
 
 def next_changes_at(snapshot: Snapshot) -> list[float]:
     """When jobs that run may be told to change, where anything could speak for that."""
-    pools = [pool for pool in snapshot.pools if snapshot.jobs or _may_widen(pool)]
+    pools = [
+        pool
+        for pool in snapshot.pools
+        if snapshot.jobs or (any(shape.gpus for shape in pool.free) and could_use_more(pool))
+    ]
     return [settled_at(busy) for pool in pools for busy in pool.busy if busy.waits_as is not None]
 
 
 def settled_at(busy: BusyView) -> float:
     """From when on it may be told to change."""
     return max(busy.started_at, busy.displaced_at or 0.0) + LEAST_RUN_S
-
-
-def _may_widen(pool: PoolView) -> bool:
-    return any(shape.gpus for shape in pool.free) and could_use_more(pool)
-
-
-def _has_wider(busy: BusyView) -> bool:
-    whole = busy.waits_as
-    if whole is None:
-        return False
-    return any(form.throughput > whole.throughput_in(busy.form) for form in whole.forms)
 
 
 def _may_change(world: World, busy: BusyView, stopped: frozenset[str]) -> bool:
@@ -247,8 +239,8 @@ def _narrowed(here: _Here, own: list[BusyView], waiting: list[JobView]) -> list[
     left = [found for busy in own if (found := _narrower(here, busy))]
     left.sort(key=lambda found: (found[0].loss_usd, found[0].busy.placement or ""))
     for job in waiting[:MOST_HELPED] if left else ():
-        if _has_room(here, job):
-            continue
+        if any(_take(here, view) is not None for view in here.views(job)):
+            continue  # what others have given up already holds it
         gain_usd, form = _gain(here, job, [found[-1] for found in left[:MOST_VICTIMS]])
         if gain_usd <= 0.0:
             continue
@@ -270,11 +262,6 @@ def _narrowed_for(job: JobView, change: _Change) -> Preempt:
     return stop(change.busy, job.id, reason, change.form)
 
 
-def _has_room(here: _Here, job: JobView) -> bool:
-    """Whether what others have given up already holds it; if so, it is taken."""
-    return any(_take(here, view) is not None for view in here.views(job))
-
-
 def _gain(here: _Here, job: JobView, options: list[_Change]) -> tuple[float, int]:
     """What the job gains by a start here at once, in its narrowest form that gains most, against what it may expect."""
     world, scored = here.world, here.scored
@@ -282,7 +269,7 @@ def _gain(here: _Here, job: JobView, options: list[_Change]) -> tuple[float, int
     start_at = world.now + RESTART_S
     if booking is not None and booking.start_at <= start_at + LEAST_RUN_S and not expected.late:
         return 0.0, here.place
-    freed = here.trial()
+    freed = here._replace(lot=here.lot.copy(), caps=here.caps.copy())
     for change in options:
         _apply(freed, change)
     found = []

@@ -16,14 +16,12 @@ from typing import NamedTuple
 from federator.model import rejections as why
 from federator.model.jobs import APART, cuts_of, in_gpus
 from federator.model.rules import admits_queue
-from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
+from federator.model.snapshot import JobView
 from federator.model.whose import is_among, queues_of
-from federator.planning.places.candidates import Candidate, of_offer, of_pool
-from federator.planning.places.data import data_book
+from federator.planning.places.candidates import Candidate
 from federator.planning.rules import permits
 from federator.planning.rules.asking import Answer, Ground, Rejection, Test
 from federator.planning.rules.calendars import closed_by_calendar, next_start
-from federator.planning.rules.rulebook import RuleBook
 from federator.wire.needs import RENTED
 
 
@@ -382,10 +380,3 @@ def opens_in_time(job: JobView, at: Candidate, ground: Ground) -> bool:
         start + at.run_s(job) <= (math.inf if job.deadline_at is None else job.deadline_at)
         and start < math.inf
     )
-
-
-def eligibility(job: JobView, place: PoolView | OfferView, snapshot: Snapshot) -> Rejection | None:
-    """The reason why the job may not run at a pool or offer, or None when it may. Needs no plan."""
-    data = data_book(snapshot)
-    at = of_offer(place, data) if isinstance(place, OfferView) else of_pool(place, data)
-    return reject(job, at, Ground(snapshot, RuleBook(snapshot.rules, snapshot.taken_at)))

@@ -77,7 +77,8 @@ class RuleBook:
         """What `calendars.closure` has found."""
         self.openings = [r for r in rules if isinstance(r, Opening)]
         hard = [r for r in rules if isinstance(r, CapRow) and r.hard and r.each is Each.TOGETHER]
-        self.caps = [*hard, *_borrowing(self.guarantees)]
+        borrowing = (borrowing_cap(row) for row in self.guarantees)
+        self.caps = [*hard, *(cap for cap in borrowing if cap is not None)]
 
     def denial(self, job: JobView, candidate: Candidate) -> Filter | None:
         """The first rule that denies the job this place."""
@@ -94,8 +95,7 @@ class RuleBook:
 
     def permits_for(self, job: JobView, candidate: Candidate) -> list[Filter]:
         """Burst policies that are about this job and this place, whatever their window, mode and price say."""
-        about = (r for r in self.permits if matches(r.scope, job) and candidate.selected_by(r.pools))
-        return [r for r in about if self.leaves_with(r, job)]
+        return [r for r in _about(self.permits, job, candidate) if self.leaves_with(r, job)]
 
     def leaves_with(self, permit: Filter, job: JobView) -> bool:
         """Whether the job reads nothing but data that the burst policy lets leave."""
@@ -103,12 +103,11 @@ class RuleBook:
 
     def kept_by(self, job: JobView, candidate: Candidate) -> list[Filter]:
         """Burst policies that are about this job and this place but for its data, which they do not let leave."""
-        about = (r for r in self.permits if matches(r.scope, job) and candidate.selected_by(r.pools))
-        return [r for r in about if not self.leaves_with(r, job)]
+        return [r for r in _about(self.permits, job, candidate) if not self.leaves_with(r, job)]
 
     def advisers_for(self, job: JobView, candidate: Candidate) -> list[Filter]:
         """Burst policies that are about this job and this place and only advise."""
-        return [r for r in self.advisers if matches(r.scope, job) and candidate.selected_by(r.pools)]
+        return list(_about(self.advisers, job, candidate))
 
     def in_force(self, permit: Filter) -> bool:
         """Whether the burst policy lets anything burst now."""
@@ -166,11 +165,9 @@ def matches(scope: Scope, job: JobView) -> bool:
     return in_scope(scope, queue=job.queue, owner=job.owner, labels=job.labels)
 
 
-def _borrowing(guarantees: Iterable[GuaranteeRow]) -> Iterator[CapRow]:
-    for row in guarantees:
-        cap = borrowing_cap(row)
-        if cap is not None:
-            yield cap
+def _about(filters: Iterable[Filter], job: JobView, candidate: Candidate) -> Iterator[Filter]:
+    """Those about this job and this place."""
+    return (r for r in filters if matches(r.scope, job) and candidate.selected_by(r.pools))
 
 
 def borrowing_cap(row: GuaranteeRow) -> CapRow | None:

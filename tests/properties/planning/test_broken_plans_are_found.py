@@ -16,8 +16,9 @@ from federator.model.capacity import Market, Stock
 from federator.model.plans import Action, Place, Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Rule, Scope
 from federator.model.snapshot import JobView, OfferView, PoolView, Problem
-from federator.planning.checks import check, fatal_subjects
+from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
+from tests.support.findings import fatal_subjects
 from tests.support.worlds import (
     HOUR,
     NOW,

@@ -25,7 +25,8 @@ from federator.model.rules import (
     Scope,
 )
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, SpendView
-from federator.planning.checks import check_actions, fatal_subjects
+from federator.planning.checks import check_actions
+from tests.support.findings import fatal_subjects
 from tests.support.judge import broken
 from tests.support.worlds import (
     HOUR,

@@ -9,7 +9,8 @@ from federator.model.capacity import Shape
 from federator.model.plans import Plan, Severity
 from federator.model.rules import CapRow, CapUnit, Effect, Filter
 from federator.model.snapshot import Problem
-from federator.planning.checks import check, check_actions, fatal_subjects
+from federator.planning.checks import check, check_actions
+from tests.support.findings import fatal_subjects
 from tests.support.worlds import (
     HOUR,
     NOW,

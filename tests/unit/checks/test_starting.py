@@ -9,7 +9,8 @@ from federator.model.capacity import Market, Shape
 from federator.model.plans import Place, Plan, Severity
 from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow, PoolSelector, Scope, Window
 from federator.model.snapshot import BusyView, JobView, PoolView, Problem
-from federator.planning.checks import check, check_actions, fatal_subjects
+from federator.planning.checks import check, check_actions
+from tests.support.findings import fatal_subjects
 from tests.support.worlds import NOW, a_job, a_lease, a_plan, a_pool, a_world, bursting, busy, placed
 
 

@@ -8,7 +8,7 @@ from federator.model.jobs import Accelerators, Form, Resources
 from federator.model.plans import Place, Rent
 from federator.model.rules import CapRow, CapUnit, PoolSelector, PriceKind, PriceTerm
 from federator.model.snapshot import JobView
-from federator.planning.checks import check, fatal_subjects
+from federator.planning.checks import check
 from federator.planning.explaining.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
@@ -16,6 +16,7 @@ from federator.planning.wording.told import because_of
 from federator.planning.world.prices import cost, longer_s
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
+from tests.support.findings import fatal_subjects
 from tests.support.plain_price import score_plainly
 from tests.support.worlds import (
     HOUR,
