@@ -127,9 +127,8 @@ async def test_a_team(rig: Rig) -> None:
     acceptance = core.intake._acceptance
     prepare = acceptance.prepare
 
-    def of_team(*args: Any) -> tuple[Any, Job]:
-        spec, made = prepare(*args)
-        return spec, msgspec.structs.replace(made, team="vision")
+    def of_team(*args: Any) -> Job:
+        return msgspec.structs.replace(prepare(*args), team="vision")
 
     acceptance.prepare = of_team  # type: ignore[method-assign, assignment]
     refused(

@@ -196,7 +196,7 @@ class Explainer:
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
-        spec, job = self._acceptance.prepare(self._acceptance.entry(caller), request)
+        spec, job = request.spec, self._acceptance.prepare(self._acceptance.entry(caller), request)
         view = self._observer.jobs.bounded(self._observer.jobs.imagined(job, spec), job.submitted_at)
         if not self._observer.window:
             await self._observer.look()

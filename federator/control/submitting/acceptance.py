@@ -21,13 +21,12 @@ from federator.control.submitting.credentials import refuse_credentials
 from federator.control.submitting.intake_checks import Claim, check_limits, claim, deadline_at
 from federator.control.upkeep.retention import Retention
 from federator.kernel.errors import ClientIdReused, Invalid
-from federator.kernel.ids import content_hash
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.ports import Blobs
 from federator.settings import LimitSettings
 from federator.wire.http import Submitted
-from federator.wire.jobfile import JobRequest, encode_spec
+from federator.wire.jobfile import JobRequest, encode_spec, spec_hash
 
 
 class Asked(NamedTuple):
@@ -90,7 +89,7 @@ class Acceptance:
         """For what this person submits now."""
         return Entry(caller, self.authority, self._retention, self._may_use)
 
-    def prepare(self, entry: Entry, request: JobRequest) -> tuple[JobSpec, Job]:
+    def prepare(self, entry: Entry, request: JobRequest) -> Job:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
         caller, spec, claimed = entry.caller, request.spec, _claim(entry, request)
         if not self._limits.credentials_in_env:
@@ -102,13 +101,13 @@ class Acceptance:
                 remedy="upload it first: PUT /v1/blobs/{hash}, also where another person has",
             )
         terms, now = entry.authority.terms(claimed.right.queue), self._scribe.clock.now()
-        job = Job(
+        return Job(
             id=self._scribe.ids.new("job"),
             name=spec.name,
             owner=caller.name,
             queue=terms.queue,
             status=JobStatus.PENDING,
-            spec_hash=content_hash(encode_spec(spec)),
+            spec_hash=spec_hash(spec),
             submitted_at=now,
             team=claimed.right.team,
             may_rent=claimed.right.rent,
@@ -122,7 +121,6 @@ class Acceptance:
             else terms.max_duration_s,
             after=tuple(self._predecessor(caller, name) for name in request.after),
         )
-        return spec, job
 
     def _may_use(self, caller: Caller, digest: str) -> bool:
         """Whether the bytes are theirs or a team's of theirs, and here. The answer is the same for what is not here and for what is another's."""
@@ -148,11 +146,11 @@ class Acceptance:
         entry.refuse_if_full()
         tasks_wanted = len(request.array) or 1
         check_limits(tasks_wanted, len(self._records.open_jobs), self._limits)
-        spec, job = self.prepare(entry, request)
+        job = self.prepare(entry, request)
         holders = holders_of(job.owner, job.team)
         self._shares.refuse_over(self._queued(), holders, tasks_wanted)
         entry.refuse_over_share(holders)
-        _keep_spec(self._records, changes, job, spec)
+        _keep_spec(self._records, changes, job, request.spec)
         job = msgspec.structs.replace(job, client_id=client_id)
         ids = first.jobs if first else self._new_ids(job, request.array)
         tasks = _unwritten(self._records, job, request.array, ids)

@@ -85,7 +85,7 @@ class SeriesDesk:
     def _from(self, caller: Caller, request: JobRequest, former: Series | None) -> Series:
         assert request.repeated is not None
         now, every = self._scribe.clock.now(), request.repeated.every
-        _, job = self._acceptance.prepare(self._acceptance.entry(caller), request)
+        job = self._acceptance.prepare(self._acceptance.entry(caller), request)
         if request.array and len(request.array) > self._limits.array_tasks:
             raise Invalid(
                 f"{len(request.array)} tasks are more than {self._limits.array_tasks}", field="$.array"
