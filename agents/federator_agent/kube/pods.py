@@ -164,10 +164,10 @@ class Pods:
         query = {"labelSelector": f"{PLACEMENT_LABEL}={placement},{SITE_LABEL}={self._site}"}
         return decoded(await self._api.ask("GET", f"{self._base}/pods", query=query), _PodList).items
 
-    async def delete(self, pod: Pod, grace_s: int = 1) -> None:
+    async def delete(self, pod: Pod) -> None:
         """Have its kubelet end it. Its object stays, held by the finalizer."""
         if not pod.metadata.deletion_timestamp:
-            await self._delete(pod, grace_s)
+            await self._delete(pod, grace_s=1)
 
     async def _delete(self, pod: Pod, grace_s: int) -> None:
         options = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": pod.metadata.uid}}
@@ -185,7 +185,7 @@ class Pods:
                 await self._api.ask("PATCH", self.path(pod.metadata.name), body=patch, kind=MERGE)
             except (NotFound, Conflict):
                 return
-        await self._delete(pod, 0)
+        await self._delete(pod, grace_s=0)
 
     async def delete_service(self, placement: str) -> None:
         """A gang's, with its network policy."""

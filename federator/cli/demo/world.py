@@ -51,11 +51,6 @@ class World(msgspec.Struct, frozen=True):
     jobs: tuple[DemoJob, ...]
 
     @property
-    def people(self) -> tuple[str, ...]:
-        """Everyone who submits something."""
-        return tuple(sorted({job.by for job in self.jobs}))
-
-    @property
     def policy_text(self) -> str:
         """The policies as a text that can be applied: JSON is YAML."""
         return "\n---\n".join(json.dumps(document) for document in self.policies)

@@ -72,10 +72,6 @@ class Cloud(FakeProvider):
         self.vanish(name)
         self._end(name)
 
-    def bill_usd(self) -> float:
-        """Everything up to now."""
-        return sum(self._instance(machine).billed_usd for machine in self._machines.values())
-
     def final(self) -> list[Instance]:
         """Every machine there ever was."""
         return [self._instance(machine) for machine in self._machines.values()]
