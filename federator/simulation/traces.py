@@ -104,8 +104,6 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
     def whole(key: str, default: int) -> int:
         return _whole(row, key, default)
 
-    speeds = _pairs(row.get("speed"))
-
     return _sensible(
         TraceJob(
             name=row["name"],
@@ -123,7 +121,7 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             home=row.get("home") or "",
             models=_words(row.get("models")),
             gpu_memory_mib=whole("gpu_memory_mib", 0),
-            speed={model: read_number(speeds, model) for model in speeds},
+            speed=_numbers(row.get("speed")),
             cpus_milli=round(1000 * (given("cpus") or 1.0)),
             memory_mib=whole("memory_mib", 0),
             kinds=_words(row.get("kinds")),
@@ -142,8 +140,7 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
 
 def _more(row: Row) -> dict[str, Any]:
     """The data that a job reads, its other forms, whether it may change between them, how often it saves itself, and whether its deadline must be met."""
-    sizes = _pairs(row.get("forms"))
-    forms = tuple(_form(size, read_number(sizes, size)) for size in sizes)
+    forms = tuple(_form(size, times) for size, times in _numbers(row.get("forms")).items())
     return {
         "inputs": _inputs(row),
         "forms": forms,
@@ -269,6 +266,11 @@ def _words(text: str | None) -> tuple[str, ...]:
 def _pairs(text: str | None) -> dict[str, str]:
     """`key=value|key=value`."""
     return {key: value for key, _, value in (word.partition("=") for word in _words(text))}
+
+
+def _numbers(text: str | None) -> dict[str, float]:
+    pairs = _pairs(text)
+    return {key: read_number(pairs, key) for key in pairs}
 
 
 def _sensible(job: TraceJob) -> TraceJob:
