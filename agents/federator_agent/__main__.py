@@ -11,11 +11,11 @@ VERBS = (
     ("join", "bind this host to a site of a federation, once, with a one-time token"),
     ("serve", "run the agent"),
     ("status", "show what this agent has on its disk: who it is, and its placements"),
-    ("check", "prove the site file, the way to the dispatcher, and that work can be started here"),
+    ("check", "check the site file, the connection to the dispatcher, and that work can be started here"),
     ("pause", "take no new work from now on; what runs goes on"),
     ("resume", "take new work again"),
-    ("rotate-key", "change this agent's key for a new one; what runs and the session go on"),
-    ("leave", "forget the federation; refused while work is here"),
+    ("rotate-key", "replace this agent's key with a new one; what runs and the session go on"),
+    ("leave", "leave the federation; refused while work is here"),
 )
 
 
@@ -65,7 +65,9 @@ def _add_options(name: str, sub: argparse.ArgumentParser) -> None:
     if name in ("join", "check", "status"):
         sub.add_argument("--dispatcher", default="", help="URL; default: from the site file")
         sub.add_argument(
-            "--ca", default="", help="PEM file of the authority to believe; default: from the site file"
+            "--ca",
+            default="",
+            help="PEM file of the certificate authority to trust; default: from the site file",
         )
     if name == "join":
         sub.add_argument(

@@ -160,7 +160,7 @@ def _add(tar: tarfile.TarFile, held: int, name: str, most_bytes: float) -> int:
             info = tar.gettarinfo(arcname=name, fileobj=content)
             if info.size > most_bytes:
                 raise Invalid(
-                    f"what is collected is over {format_bytes(MAX_BYTES)} in all, with {name[:200]!r}",
+                    f"the collected outputs are over {format_bytes(MAX_BYTES)} in all, with {name[:200]!r}",
                     remedy="collect less",
                 )
             tar.addfile(info, content if info.isreg() else None)

@@ -350,7 +350,7 @@ def rotate_key(options: argparse.Namespace) -> int:
         assert request is not None
         asyncio.run(change_key(settings.dispatcher or identity.dispatcher, request, _way(settings)))
         keys.finish()
-    _say(f"{identity.member} has a new key; the old one is worth nothing any more")
+    _say(f"{identity.member} has a new key; the old one is no longer valid")
     return 0
 
 

@@ -40,7 +40,7 @@ async def join(
         joined = read(answer, JoinAnswer)
     except msgspec.DecodeError as error:
         remedy = "is that the address of a dispatcher, and of this agent's version?"
-        raise Invalid(f"{dispatcher} answers what cannot be read: {error}", remedy=remedy) from None
+        raise Invalid(f"the answer of {dispatcher} cannot be read: {error}", remedy=remedy) from None
     return Identity(
         dispatcher=dispatcher, member=joined.member, site=joined.site, incarnation=joined.incarnation
     )

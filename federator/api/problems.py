@@ -61,7 +61,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, web.HTTPException):
         return _plain(error.status, error.reason)
     if not isinstance(error, errors.FederatorError) or isinstance(error, errors.Bug):
-        return _plain(500, "the dispatcher failed at this; its log says more")
+        return _plain(500, "the dispatcher failed to handle this; its log has the details")
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     return Problem(
         type="about:blank",

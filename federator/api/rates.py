@@ -57,8 +57,8 @@ class Rates:
         left = self._present(who, now)
         if left < cost:
             raise TooMany(
-                f"user {who} has asked too much in too short a time: {burst:g} at once and {rate:g} a second "
-                f"are the share of one, and this costs {cost}",
+                f"user {who} has sent too many requests: a user may send {burst:g} at once and {rate:g} a second, "
+                f"and this one counts as {cost}",
                 retry_after_s=(cost - left) / rate,
                 remedy="send many jobs as lines of one request, or have limits.person_rate raised",
             )

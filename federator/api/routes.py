@@ -106,7 +106,7 @@ ROUTES = (
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=http.Revoked),
-    Route("POST", "/v1/tokens/{name}/rotate", governance.rotate_token, PERSON, "Change a token for a new one", body=http.TokenRotation, answer=http.TokenAnswer, status=201, cost=PLAIN),
+    Route("POST", "/v1/tokens/{name}/rotate", governance.rotate_token, PERSON, "Replace a token with a new one", body=http.TokenRotation, answer=http.TokenAnswer, status=201, cost=PLAIN),
     Route("GET", "/v1/whoami", people.whoami, PERSON, "Who the credential is taken for", answer=sign_in.WhoAmI),
     Route("GET", "/v1/teams", people.teams, PERSON, "List teams, who is in them, and what they may do", answer=list[rights.TeamRow]),
     Route("GET", "/v1/sign-in", people.sign_in, OPEN, "Where people sign in", answer=sign_in.SignInWay),

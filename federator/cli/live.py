@@ -48,7 +48,7 @@ class WhatIf:
         tuple[str, ...],
         Parameter(
             negative="",
-            help="Hosts more, as SITE=GPUSxMODELxNODES: lab=8xH100x4 is four hosts with eight H100 each. A new name is a new site.",
+            help="More hosts, as SITE=GPUSxMODELxNODES: lab=8xH100x4 is four hosts with eight H100 each. A new name is a new site.",
         ),
     ] = ()
     drain: Annotated[

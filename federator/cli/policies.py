@@ -24,7 +24,8 @@ Files = Annotated[
     Path, Parameter(help="YAML files, or folders of them; together they are the whole new set.")
 ]
 AllowEmpty = Annotated[
-    bool, Parameter(name="--allow-empty", negative="", help="Take a set without any policy: all go away.")
+    bool,
+    Parameter(name="--allow-empty", negative="", help="Accept a set without any policy, which removes all."),
 ]
 
 

@@ -145,8 +145,8 @@ def _changes(in_force: str, proposed: str) -> tuple[str, ...]:
     """Which documents the proposed set has, has not, and has otherwise."""
     old, new = _documents(in_force), _documents(proposed)
     told = [f"{name} is new" for name in new if name not in old]
-    told += [f"{name} is gone" for name in old if name not in new]
-    told += [f"{name} is another" for name, text in new.items() if name in old and old[name] != text]
+    told += [f"{name} is removed" for name in old if name not in new]
+    told += [f"{name} is changed" for name, text in new.items() if name in old and old[name] != text]
     return tuple(told) or ("the same documents",)
 
 

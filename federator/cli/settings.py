@@ -25,7 +25,7 @@ CA_FILE = "ca.pem"
 class ClientSettings(msgspec.Struct, frozen=True):
     """Where to ask, and with which credential. `source` says where the address came from, for error messages.
 
-    `ca`: PEM file of the authority to believe; empty: this machine's. `proxy`: a URL or `none`; empty: as HTTPS_PROXY and its like say.
+    `ca`: PEM file of the certificate authority to trust; empty: this machine's. `proxy`: a URL or `none`; empty: as HTTPS_PROXY and its like say.
     """
 
     server: str

@@ -156,7 +156,7 @@ def remove(site: SiteName, *, member: str = "", connection: Connection = HERE) -
         connection,
         lambda client: client.remove_member(site, member) if member else client.remove_site(site),
     )
-    print(f"{plain(member or site)} is forgotten; an agent that comes back has to join again")
+    print(f"{plain(member or site)} is removed; an agent that comes back has to join again")
 
 
 @app.command

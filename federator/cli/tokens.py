@@ -87,7 +87,7 @@ def rotate(
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
-    """Change a token for a new one with the same rights, print its secret, this once, and end the old one.
+    """Replace a token with a new one with the same rights, print its secret, this once, and end the old one.
 
     One's own, or as an admin anybody's.
 

@@ -130,7 +130,9 @@ class Way:
         return "the given text" if PEM in self._ca else self._ca
 
     def _unusable(self, what: str) -> Invalid:
-        return Invalid(what, field=self._ca_field, remedy="name the PEM file of the authority to believe")
+        return Invalid(
+            what, field=self._ca_field, remedy="name the PEM file of the certificate authority to trust"
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -120,7 +120,7 @@ async def test_a_set_up_is_held_to_what_its_job_asked_for(world: RuntimeWorld) -
     with pytest.raises(StagingError) as caught:
         await world.prepare(world.record(spec), spec)
     assert caught.value.cause is Cause.SETUP
-    assert "want of memory" in caught.value.message
+    assert "out of memory" in caught.value.message
     assert _setup_groups() == []
 
 

@@ -11,7 +11,7 @@ from federator_agent.core.state import Phase, RankState, Record, Stop, Verdict
 NEVER_STARTED = 143
 """The exit code of a rank that was stopped before it was started: as if TERM had ended it."""
 KILLED = 137
-KILLED_HINT = "killed by signal 9, often for want of memory"
+KILLED_HINT = "killed by signal 9, often because it ran out of memory"
 KILL_AGAIN_S = 5.0
 """A kill that has not been answered is repeated after this time."""
 
@@ -96,7 +96,7 @@ def kill_if_due(draft: Draft, record: Record) -> None:
 
 
 def stop_siblings(draft: Draft, record: Record, ended: RankEnded) -> None:
-    """A rank has failed: the rest of the gang is worth nothing without it."""
+    """A rank has failed: the rest of the gang cannot go on without it."""
     cause = Cause.NODE_LOST if ended.exit_code is None else Cause.EXIT
     stop(draft, record, cause, f"rank {ended.rank} ended first", ended.rank)
 

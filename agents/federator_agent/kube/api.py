@@ -199,7 +199,7 @@ def decoded(data: bytes | str, kind: type[T]) -> T:
     try:
         return read(data, kind)
     except msgspec.DecodeError as error:
-        raise Unavailable(f"the API server says what cannot be read: {error}") from None
+        raise Unavailable(f"the answer of the API server cannot be read: {error}") from None
 
 
 class _Status(msgspec.Struct):

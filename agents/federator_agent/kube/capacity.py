@@ -131,7 +131,7 @@ class Cluster:
                 hosts.setdefault(pool, []).append(host)
         pools, uneven = _pools(machines.values())
         health = "; ".join(
-            [f"the cluster is not seen as it is: {trouble}"] * bool(trouble)
+            [f"the state of the cluster is not known: {trouble}"] * bool(trouble)
             + [
                 f"GPUs of pool {name} are not all cut alike: give each sort a pool of its own"
                 for name in uneven

@@ -55,7 +55,7 @@ def _judged(pod: Pod, terminated: Terminated, now: float) -> End:
     at = instant_at(terminated.finished_at or "") or now
     code = terminated.exit_code
     if terminated.reason == "OOMKilled":
-        return End(at, code or 137, "the kernel killed it for want of memory", Cause.OUT_OF_MEMORY)
+        return End(at, code or 137, "the kernel killed it: out of memory", Cause.OUT_OF_MEMORY)
     if terminated.reason == "ContainerStatusUnknown":
         return End(at, None, terminated.message or "its node does not know how it ended", Cause.NODE_LOST)
     if code == 0:

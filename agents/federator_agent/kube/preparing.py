@@ -79,7 +79,7 @@ class Preparing:
             if not archive.exists():
                 await self._around.bulk.blob(spec.workdir, archive)
         except (Permanent, OSError) as error:
-            raise StagingError(Cause.STAGING, f"the work directory cannot be had: {error}") from None
+            raise StagingError(Cause.STAGING, f"the work directory cannot be fetched: {error}") from None
         return archive
 
     async def _create(self, record: Record, spec: JobSpec) -> None:

@@ -265,7 +265,7 @@ class Ranks:
                     await outputs.fetch(self._api, path, pod.metadata.uid, patterns, archive)
                 await commands.done(self._api, path, commands.LEAVE, pod.metadata.uid)
             except (NotFound, Conflict, Invalid, TooLarge) as error:
-                log.warning("the outputs of %s cannot be had: %s", pod.metadata.name, error)
+                log.warning("the outputs of %s cannot be fetched: %s", pod.metadata.name, error)
                 return
             except FederatorError as error:
                 log.warning("the outputs of %s: %s", pod.metadata.name, error)

@@ -152,7 +152,7 @@ async def _lines(body: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     async for data in body.iter_any():
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > MAX_LINE_BYTES:
-            raise Unavailable("the API server says more in one line than any object may have")
+            raise Unavailable("a line of the answer of the API server is longer than any object may be")
         for line in lines:
             if line.strip():
                 yield line

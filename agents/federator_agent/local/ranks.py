@@ -37,11 +37,11 @@ _LOOKS = 100
 TOLD = "told"
 """A file of this name in the rank's directory: a TERM came to its shim, to which this agent sends none."""
 TOLD_FROM_OUTSIDE = "it received TERM from the host or from a user on it"
-OUT_OF_MEMORY = "the kernel killed it for want of memory"
+OUT_OF_MEMORY = "the kernel killed it: out of memory"
 log = logging.getLogger("federator_agent.local")
 
 Ended = Callable[[float, int | None, str], None]
-"""Told the time of the end; the exit code, and that the kernel killed it for want of memory if it did; or, without one, how the rank was lost: `TOLD_FROM_OUTSIDE` if it was told to end."""
+"""Told the time of the end; the exit code, and that the kernel killed it: out of memory if it did; or, without one, how the rank was lost: `TOLD_FROM_OUTSIDE` if it was told to end."""
 
 
 class Found(StrEnum):

@@ -39,7 +39,7 @@ _NODES = {
 }
 _TOLD = "it was ended by a user or an administrator of the site"
 _CANCELLED = "its job was cancelled at the site, not by the federation"
-OUT_OF_MEMORY = "Slurm killed it for want of memory"
+OUT_OF_MEMORY = "Slurm killed it: out of memory"
 
 
 def by_itself(mark: Exit, *, told: bool) -> Fate:

@@ -92,7 +92,9 @@ def _name(prefix: str, claims: Claims, claim: str) -> str:
         raise refused(f"it has no claim {claim} to name anybody")
     name = prefix + value
     if not PERSON.fullmatch(name):
-        raise refused(f"its claim {claim} makes no name: up to 63 letters, digits, '.', '_', '@' and '-'")
+        raise refused(
+            f"its claim {claim} is not a valid name: up to 63 letters, digits, '.', '_', '@' and '-'"
+        )
     if name == BOOTSTRAP_NAME:
         raise refused(f"the name {name} is that of the first admin's token")
     return name

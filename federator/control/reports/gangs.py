@@ -122,7 +122,7 @@ def found(placement: Placement, told: Mapping[str, PlacementReport]) -> Placemen
         members=tuple(members.get(rank, placement.members[0]) for rank in range(placement.nodes)),
         parts=tuple(Part(member=member) for member in told),
         order=Order.RUN if began else Order.RESERVE if whole else Order.STOP,
-        order_reason="" if whole else "a rank of it is nowhere: the restored store is older than its end",
+        order_reason="" if whole else "one of its ranks is missing: the restored store is older than its end",
     )
 
 
@@ -157,7 +157,7 @@ def _settle(placement: Placement, at: float) -> Heard:
         return _reserved(placement, at)
     failed = next((part for part in parts if _failed(part)), None)
     if failed is not None and placement.order is Order.RUN:
-        why = f"{_told_by(placement, failed)}: the rest of the gang is worth nothing without it"
+        why = f"{_told_by(placement, failed)}: the rest of the gang cannot go on without it"
         placement = replace(placement, order=Order.STOP, order_reason=why, ended_first=failed.member)
     if all(part.ended for part in parts):
         return Heard(placement, _end(placement, at))
@@ -175,7 +175,7 @@ def _reserved(placement: Placement, at: float) -> Heard:
     parts = placement.parts
     if any(part.status in _BEGUN or part.started_at is not None for part in parts):
         # These records are older than the work, so how far the others have come is not known: all of it has to be proven over.
-        why = "it runs, though by these records it is only reserved: they are older than the work"
+        why = "it runs, but the records have it as reserved only: they are older than the work"
         return _settle(replace(placement, order=Order.STOP, order_reason=why), at)
     failed = next((part for part in parts if _failed(part)), None)
     if failed is not None:

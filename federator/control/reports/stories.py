@@ -226,7 +226,7 @@ class Stories:
         if allows(job.status, "lose"):
             job = self._scribe.job(changes, job, "lose", because)
         if len(losses) >= SUSPECT_LOSSES and allows(job.status, "suspect"):
-            text = f"suspected of killing nodes: lost on {', '.join(losses)}; release it when you know better"
+            text = f"suspected of crashing nodes: lost on {', '.join(losses)}; release it when you know that it is safe"
             self._scribe.job(changes, job, "suspect", text, **fields)
         else:
             self._scribe.job(changes, job, "released", f"{because}; it waits for a new place", **fields)

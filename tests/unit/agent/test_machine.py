@@ -215,7 +215,7 @@ def test_what_the_kernel_killed_for_want_of_memory_is_told_so_and_a_bare_137_is_
     assert (starved.cause, starved.exit_code) == (Cause.OUT_OF_MEMORY, 137)
     assert "the kernel killed it" in starved.detail
     assert (killed.cause, killed.exit_code) == (Cause.EXIT, 137)
-    assert "signal 9, often for want of memory" in killed.detail
+    assert "signal 9, often because it ran out of memory" in killed.detail
 
 
 def test_a_kill_is_repeated_until_the_end_is_seen() -> None:

@@ -377,7 +377,7 @@ def test_tokens_are_listed_without_secrets(federator: Command, fake: FakeDispatc
 
 def test_a_gone_site_is_removed(federator: Command, fake: FakeDispatcher) -> None:
     fake.answer("DELETE /v1/sites/north", None)
-    assert "north is forgotten" in federator("site", "remove", "north").out
+    assert "north is removed" in federator("site", "remove", "north").out
 
 
 def test_a_decision_is_shown_for_people_and_whole_for_programs(
