@@ -20,6 +20,7 @@ from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.outlook import LEAST
 from federator.planning.world.problem import World
 from federator.solving import linear
+from federator.solving.glop import Relaxed
 
 AT_ONCE = (Kind.NOW, Kind.RENT, Kind.SHARE)
 DIGITS = 6
@@ -59,7 +60,7 @@ class _Start(NamedTuple):
     rents: bool
 
 
-def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], world: World) -> Outlook:
+def _told(table: Columns, found: Relaxed, number_of: Mapping[str, int], world: World) -> Outlook:
     starts = list(_starts(table, found, number_of))
     names = [row.name for row in table.rows]
     uses = list(_uses(table, starts))
@@ -82,7 +83,7 @@ def _told(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int], w
     )
 
 
-def _starts(table: Columns, found: linear.Relaxed, number_of: Mapping[str, int]) -> Iterator[_Start]:
+def _starts(table: Columns, found: Relaxed, number_of: Mapping[str, int]) -> Iterator[_Start]:
     """What the plan starts. What the model takes for one class, and the line for several, is shared out by their sizes."""
     used = np.flatnonzero((found.values > LEAST) & (table.klass >= 0) & (table.kind != Kind.NEVER))
     used = used[np.lexsort((used, table.start_s[used], table.klass[used]))]
@@ -109,7 +110,7 @@ def _uses(table: Columns, starts: Sequence[_Start]) -> Iterator[tuple[int, int, 
             yield number, row, round(use, DIGITS)
 
 
-def _priced(table: Columns, found: linear.Relaxed) -> list[int]:
+def _priced(table: Columns, found: Relaxed) -> list[int]:
     """Rows with a price: with them the next outlook begins."""
     dear = np.flatnonzero(np.abs(found.duals) > LEAST).tolist()
     return [row for row in dear if table.rows[row].kind is not RowKind.SERVE]

@@ -13,16 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.math_opt.callback_pb2 import CallbackRegistrationProto
-from ortools.math_opt.core.python import solver
-from ortools.math_opt.model_parameters_pb2 import ModelSolveParametersProto
-from ortools.math_opt.model_pb2 import ModelProto
-from ortools.math_opt.parameters_pb2 import SOLVER_TYPE_GLOP, SolveParametersProto, SolverInitializerProto
-from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
-from pybind11_abseil.status import StatusNotOk
 
 from federator.planning.linear.columns import Columns
 from federator.planning.linear.growing import Floats, Ints
+from federator.solving.glop import Matrix, Model
 from federator.solving.packed import Packed
 
 Bools = NDArray[np.bool_]
@@ -32,8 +26,6 @@ NEAR = 1e-3
 ALL = 20_000
 """Up to so many columns, all of them are looked at at once: that is exact, and takes a tenth of a second."""
 ROUNDS = 12
-ITERATIONS = 200_000
-"""Simplex iterations of one solve."""
 SMOOTH = (0.3, 0.1)
 """How much dearer a column may be and still get a share: this part of what the class pays."""
 STEPS = 15
@@ -224,38 +216,22 @@ def _solve(packed: Packed, kept: Ints) -> tuple[float, Floats, Floats] | None:
     number = np.full(len(packed.cost), -1)
     number[kept] = np.arange(len(kept))
     used = number[packed.column_of] >= 0
-    model = ModelProto()
-    model.variables.ids.extend(range(len(kept)))
-    model.variables.lower_bounds.extend([0.0] * len(kept))
-    model.variables.upper_bounds.extend(packed.upper[kept].tolist())
-    model.variables.integers.extend([False] * len(kept))
-    model.objective.linear_coefficients.ids.extend(range(len(kept)))
-    model.objective.linear_coefficients.values.extend(packed.cost[kept].tolist())
-    model.linear_constraints.ids.extend(range(rows + classes))
-    low = np.concatenate([np.full(rows, -np.inf), packed.count])
-    model.linear_constraints.lower_bounds.extend(low.tolist())
-    model.linear_constraints.upper_bounds.extend([*packed.limit.tolist(), *packed.count.tolist()])
     klass = packed.klass[kept]
     served = np.flatnonzero(klass < classes)
-    row_ids = np.concatenate([packed.row_of[used], rows + klass[served]])
-    column_ids = np.concatenate([number[packed.column_of[used]], served])
+    row_of = np.concatenate([packed.row_of[used], rows + klass[served]])
+    column_of = np.concatenate([number[packed.column_of[used]], served])
     values = np.concatenate([packed.use[used], np.ones(len(served))])
-    order = np.lexsort((column_ids, row_ids))
-    matrix = model.linear_constraint_matrix
-    matrix.row_ids.extend(row_ids[order].tolist())
-    matrix.column_ids.extend(column_ids[order].tolist())
-    matrix.coefficients.extend(values[order].tolist())
-    parameters = SolveParametersProto()
-    parameters.glop.max_number_of_iterations = ITERATIONS
-    try:
-        answer = solver.new(SOLVER_TYPE_GLOP, model, SolverInitializerProto()).solve(
-            parameters, ModelSolveParametersProto(), None, CallbackRegistrationProto(), None, None
-        )
-    except StatusNotOk:  # numbers that it cannot reckon with
+    order = np.lexsort((column_of, row_of))
+    matrix = Matrix(
+        cost=packed.cost[kept],
+        upper=packed.upper[kept],
+        low=np.concatenate([np.full(rows, -np.inf), packed.count]),
+        high=np.concatenate([packed.limit, packed.count]),
+        row_of=row_of[order],
+        column_of=column_of[order],
+        coefficients=values[order],
+    )
+    found = Model(matrix, once=True).relax()
+    if found is None:
         return None
-    if answer.termination.reason != TERMINATION_REASON_OPTIMAL:
-        return None
-    best = answer.solutions[0]
-    duals = np.array(best.dual_solution.dual_values.values)
-    value = best.primal_solution.objective_value + packed.base_usd
-    return value, np.maximum(0.0, -duals[:rows]), duals[rows:]
+    return found.objective + packed.base_usd, np.maximum(0.0, -found.duals[:rows]), found.duals[rows:]

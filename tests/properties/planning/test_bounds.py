@@ -14,7 +14,8 @@ from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns, Kind
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
-from federator.solving import certify, linear, parts, sifting
+from federator.solving import certify, parts, sifting
+from federator.solving.glop import Matrix, Model
 from federator.solving.packed import pack
 from tests.bench.solver.baselines import RULES
 from tests.bench.solver.instances import Instance, Parameters
@@ -60,7 +61,7 @@ def test_no_plan_of_the_model_costs_less_than_any_prices_bound(problem: Problem,
 @given(problem=worlds_at_random())
 def test_sifting_from_one_column_a_class_comes_to_what_all_columns_come_to(problem: Problem) -> None:
     table = _table(problem)
-    packed, solved = pack(table), linear.Model(linear.Matrix.of(table)).relax()
+    packed, solved = pack(table), Model(Matrix.of(table)).relax()
     assert solved is not None
     found = sifting.sift(packed, np.zeros(len(packed.limit)), near=1e-9)
     assert found is not None
@@ -75,7 +76,7 @@ def test_sifting_from_one_column_a_class_comes_to_what_all_columns_come_to(probl
 def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
     evaluator = Evaluator(World(Instance(Parameters(jobs=120, sites=6, seed=seed)).problem()))
     table = cut.build(evaluator)
-    exact = linear.Model(linear.Matrix.of(table)).relax()
+    exact = Model(Matrix.of(table)).relax()
     assert exact is not None
     packed = pack(table)
     hours = sifting.hours_of(table, packed.row_origin)
@@ -105,7 +106,7 @@ def test_a_line_certified_in_parts_has_the_bound_and_the_gaps_of_the_whole(
     monkeypatch.setattr(parts, "HELD_COLUMNS", 0)
     assert whole is not None
     assert in_parts is not None
-    best = linear.Model(linear.Matrix.of(cut.build(evaluator, in_use=True))).relax()
+    best = Model(Matrix.of(cut.build(evaluator, in_use=True))).relax()
     assert best is not None
     for one, other in zip(whole, in_parts, strict=True):
         assert other.columns == one.columns

@@ -13,24 +13,24 @@ from federator.model.plans import Severity
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
-from federator.solving import linear
 from federator.solving.decide import decide
+from federator.solving.glop import Model, Relaxed
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.worlds import changed, worlds_at_random
 
 at_random = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )  # fmt: skip
-Spoil = Callable[[linear.Relaxed, int], linear.Relaxed | None]
+Spoil = Callable[[Relaxed, int], Relaxed | None]
 
 
 def _noise(scale: float) -> Spoil:
     """Numbers of that size, drawn from how often it has been asked, in place of all that it answers."""
 
-    def spoil(answer: linear.Relaxed, asked: int) -> linear.Relaxed:
+    def spoil(answer: Relaxed, asked: int) -> Relaxed:
         dice = np.random.default_rng(asked)
         noise = [dice.normal(0.0, scale, len(part)) for part in (answer.values, answer.duals, answer.reduced)]
-        return linear.Relaxed(float(dice.normal(0.0, scale)), *noise)
+        return Relaxed(float(dice.normal(0.0, scale)), *noise)
 
     return spoil
 
@@ -60,9 +60,9 @@ def _holds(problem: Problem) -> None:
 
 @pytest.mark.parametrize("sort", ANSWERS)
 def test_whatever_the_linear_solver_answers(sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = linear.Model.relax, Counter[str]()
+    real, asked = Model.relax, Counter[str]()
 
-    def relax(model: linear.Model, *bounds: Any) -> linear.Relaxed | None:
+    def relax(model: Model, *bounds: Any) -> Relaxed | None:
         asked["here"] += 1
         asked["ever"] += 1
         answer = real(model, *bounds)
@@ -74,7 +74,7 @@ def test_whatever_the_linear_solver_answers(sort: str, monkeypatch: pytest.Monke
         asked["here"] = 0
         _holds(problem)
 
-    monkeypatch.setattr(linear.Model, "relax", relax)
+    monkeypatch.setattr(Model, "relax", relax)
     try_one()
     asked.clear()
     _holds(Instance(Parameters(jobs=40, sites=4)).problem())

@@ -14,7 +14,7 @@ from federator.planning.plans import greedy
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
-from federator.solving import exchange, linear
+from federator.solving import exchange, glop, linear
 from federator.solving.decide import decide
 from federator.solving.least import least_usd
 from tests.support.worlds import (
@@ -101,7 +101,7 @@ def test_the_budget_holds_for_all_stages_together() -> None:
 
 
 def test_an_unfinished_stage_contributes_nothing_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "ITERATIONS", 0)
+    monkeypatch.setattr(glop, "ITERATIONS", 0)
     plan = decide(_contested())
     assert plan.winner == "greedy"
     assert [(report.stage, report.completed) for report in plan.stages] == [("greedy", True), ("lp", False)]

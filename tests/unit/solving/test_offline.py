@@ -14,8 +14,9 @@ from federator.planning.explaining.ranges import ranges
 from federator.planning.linear import columns as cut
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
-from federator.solving import judging, linear
+from federator.solving import judging
 from federator.solving.certify import certify, proven_bound
+from federator.solving.glop import Matrix, Model
 from federator.solving.judging import judge
 from federator.solving.offline import run
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
@@ -132,7 +133,7 @@ def test_the_bound_is_below_what_the_plan_comes_to(problem: Problem) -> None:
 @given(problem=worlds_at_random())
 def test_any_prices_prove_a_bound(problem: Problem) -> None:
     table = cut.build(Evaluator(World(problem)))
-    solved = linear.Model(linear.Matrix.of(table)).relax()
+    solved = Model(Matrix.of(table)).relax()
     assert solved is not None
     best = proven_bound(table, solved.duals)
     assert best == pytest.approx(solved.objective, rel=1e-6, abs=1e-4)
