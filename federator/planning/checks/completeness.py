@@ -12,7 +12,7 @@ from federator.planning.checks.owing import overdue
 from federator.planning.checks.packing import Size, rank_of
 from federator.planning.checks.permission import check_permission
 from federator.planning.checks.quotas import check_quotas
-from federator.planning.checks.reserving import Option, Starting
+from federator.planning.checks.reserving import Option
 
 Rooms = dict[tuple[str, Size, bool], int]
 """How many ranks of a size a place of several members has room for, once all actions are judged."""
@@ -50,7 +50,6 @@ def _idle(ground: Ground) -> Iterator[Finding]:
     rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
     known: dict[object, list[Option]] = {}
     rooms: Rooms = {}
-    starts = reserving.starting(ground)
     for job in ground.snapshot.jobs:
         renting = job.id in rented
         if (job.id in started and not renting) or (job.not_before_at or 0.0) > ground.now:
@@ -69,14 +68,14 @@ def _idle(ground: Ground) -> Iterator[Finding]:
                 f"rented for, though {free[0][1].key} is free, owned, and soon enough",
             )
         elif free and _wants_gpus(job):
-            yield from _unreserved(ground, job, kept, free, starts)
+            yield from _unreserved(ground, job, kept, free)
 
 
 def _unreserved(
-    ground: Ground, job: JobView, kept: Reservation | None, free: Sequence[Option], starts: Starting
+    ground: Ground, job: JobView, kept: Reservation | None, free: Sequence[Option]
 ) -> Iterator[Finding]:
     """What leaves these free GPUs alone without a reservation that holds."""
-    text = "waits" if kept is None else reserving.broken(ground, job, kept, free, starts)
+    text = "waits" if kept is None else reserving.broken(ground, job, kept, free)
     if text is not None:
         where = f"though {free[0][1].key} has free GPUs that it fits and may use"
         yield Finding(Severity.REMARK, 13, job.id, f"{text}, {where}")

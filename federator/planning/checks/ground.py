@@ -5,7 +5,7 @@ three.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -262,6 +262,17 @@ class Ground:
             for busy in target.pool.busy if target.pool is not None else ():
                 if busy.placement is not None:
                     found.setdefault(busy.placement, []).append((target, busy))
+        return found
+
+    @cached_property
+    def starts(self) -> Mapping[str, Sequence[tuple[float, int]]]:
+        """By pool, what accepted actions start there, once all are judged: when it is to end, and its GPUs."""
+        found: dict[str, list[tuple[float, int]]] = {}
+        for action in (each for each in self.accepted if isinstance(each, Place)):
+            gpus = self.jobs[action.job].as_form(action.form).gpus
+            for member in action.members:
+                key = f"{action.site}/{member}/{action.pool}"
+                found.setdefault(key, []).append((action.expected_end_at, gpus))
         return found
 
     @cached_property

@@ -5,11 +5,10 @@ it may not be before, and against the job's patience, which it may not be after;
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from federator.model.capacity import Shape
-from federator.model.plans import Place, Reservation, ReservedFor
+from federator.model.plans import Reservation, ReservedFor
 from federator.model.rules import BurstMode, Effect, PriceKind, PriceTerm
 from federator.model.snapshot import JobView, PoolView
 from federator.planning.checks.evidence import SLACK_S
@@ -39,31 +38,12 @@ Option = tuple[JobView, Target]
 """A form of the job, and free owned GPUs that it could start on now."""
 
 
-Starting = Mapping[str, Sequence[tuple[float, int]]]
-"""By pool, what the plan starts there: when it is to end, and its GPUs."""
-
-
-def starting(ground: Ground) -> Starting:
-    """It is asked once for all reservations."""
-    found: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
-    for action in ground.accepted:
-        if isinstance(action, Place):
-            gpus = ground.jobs[action.job].as_form(action.form).gpus
-            for member in action.members:
-                found[f"{action.site}/{member}/{action.pool}"].append((action.expected_end_at, gpus))
-    return found
-
-
-def broken(
-    ground: Ground, job: JobView, kept: Reservation, free: Sequence[Option], starts: Starting
-) -> str | None:
+def broken(ground: Ground, job: JobView, kept: Reservation, free: Sequence[Option]) -> str | None:
     """What is wrong with the reservation for which the job leaves these free GPUs alone; None if nothing is."""
-    return next(_faults(ground, job, kept, free, starts), None)
+    return next(_faults(ground, job, kept, free), None)
 
 
-def _faults(
-    ground: Ground, job: JobView, kept: Reservation, free: Sequence[Option], starts: Starting
-) -> Iterator[str]:
+def _faults(ground: Ground, job: JobView, kept: Reservation, free: Sequence[Option]) -> Iterator[str]:
     target = _place(ground, kept.place)
     if target is None:
         yield f"waits for {kept.place}, which the problem does not have"
@@ -71,7 +51,7 @@ def _faults(
     if kept.until_at < ground.now - SLACK_S:
         yield f"waits for {kept.place} until {ground.now - kept.until_at:.0f} s ago"
     if kept.why is ReservedFor.GANG:
-        yield from _gang(ground, job, kept, target, free, starts)
+        yield from _gang(ground, job, kept, target, free)
         return
     forms = [form for form in forms_of(job) if _permitted(ground, form, target)]
     if not forms:
@@ -82,7 +62,7 @@ def _faults(
         yield from _cheaper(ground, job, kept, target, free)
     else:
         yield from _in_time(ground, job, kept, target, free)
-    yield from _room(ground, forms, target, kept.until_at, starts, held=False)
+    yield from _room(ground, forms, target, kept.until_at, held=False)
 
 
 def _cheaper(
@@ -115,12 +95,7 @@ def _in_time(
 
 
 def _gang(
-    ground: Ground,
-    job: JobView,
-    kept: Reservation,
-    target: Target,
-    free: Sequence[Option],
-    starts: Starting,
+    ground: Ground, job: JobView, kept: Reservation, target: Target, free: Sequence[Option]
 ) -> Iterator[str]:
     """Another job, which waits for the place and does not fit there yet; and this one would not be done by then."""
     gang = ground.jobs.get(kept.for_job)
@@ -132,7 +107,7 @@ def _gang(
         yield f"leaves {target.key} to {gang.id}, which may not use it or never fits"
     elif any(ground.room(form, ground.alike.get(target.key, ())) >= form.nodes for form in forms):
         yield f"leaves {target.key} to {gang.id}, which fits there now"
-    yield from _room(ground, forms, target, kept.until_at, starts, held=True)
+    yield from _room(ground, forms, target, kept.until_at, held=True)
     for form, at in free:
         if target.key not in _keys(ground, at):
             yield f"leaves {target.key} to {gang.id}, but {at.key} has free GPUs too that it fits and may use"
@@ -222,27 +197,15 @@ def _host(pool: PoolView) -> Shape:
 
 
 def _room(
-    ground: Ground,
-    forms: Iterable[JobView],
-    target: Target,
-    until_at: float,
-    starts: Starting,
-    *,
-    held: bool,
+    ground: Ground, forms: Iterable[JobView], target: Target, until_at: float, *, held: bool
 ) -> Iterator[str]:
     """So many GPUs are free there by then, as far as what runs there ends; of what is held, also what starts there: nothing keeps that from a place that is only waited for."""
     if target.pool is None:
         return
-    pools = ground.alike[target.key]
+    pools, by = ground.alike[target.key], until_at + SLACK_S
     gpus = sum(ground.hosts[pool.key].free[0] for pool in pools)
-    gpus += sum(
-        busy.nodes * busy.gpus for pool in pools for busy in pool.busy if busy.ends_at <= until_at + SLACK_S
-    )
-    gpus += sum(
-        each
-        for pool in pools
-        for end_at, each in starts.get(pool.key, ())
-        if not held or end_at <= until_at + SLACK_S
-    )
+    gpus += sum(busy.nodes * busy.gpus for pool in pools for busy in pool.busy if busy.ends_at <= by)
+    starts = (start for pool in pools for start in ground.starts.get(pool.key, ()))
+    gpus += sum(each for end_at, each in starts if not held or end_at <= by)
     if all(form.nodes * form.gpus > gpus for form in forms):
         yield f"counts on {target.key}, where too few GPUs are free by then"

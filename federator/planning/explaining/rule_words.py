@@ -1,5 +1,8 @@
 """Rules in words: what a set of policies will do, one sentence per rule, so that two sets can be compared by their effect."""
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from federator.kernel.quantities import format_duration as span
@@ -36,30 +39,10 @@ _UNITS = {
 
 def in_words(rule: PolicyRule) -> str:
     """One sentence that begins with the policy; equal for rules that do the same."""
-    return f"{rule.policy}: {_said(rule)}"
-
-
-def _said(rule: PolicyRule) -> str:  # noqa: PLR0911 - one for each sort of rule
-    match rule:
-        case Filter():
-            return _filter(rule)
-        case CapRow():
-            return _cap(rule)
-        case GuaranteeRow():
-            return _guarantee(rule)
-        case PriceTerm():
-            return _price(rule)
-        case PreemptRule():
-            return _preempt(rule)
-        case QueueTerms():
-            return _queue(rule)
-        case Opening():
-            return _opening(rule)
-        case TeamRule():
-            return _team(rule)
-        case AccessRule():
-            return _access(rule)
-    return msgspec.json.encode(rule, order="sorted").decode()  # a kind that is not of this page
+    said = _SAID.get(type(rule))
+    # Or a kind that is not of this page.
+    text = said(rule) if said else msgspec.json.encode(rule, order="sorted").decode()
+    return f"{rule.policy}: {text}"
 
 
 def whose(scope: Scope) -> str:
@@ -206,3 +189,16 @@ def _grant(grant: Grant) -> str:
     limits += [] if grant.must else ["without must"]
     limits += [] if grant.rent else ["nothing is rented for it"]
     return f"{grant.who.shown} may submit{' (' + ', '.join(limits) + ')' if limits else ''}"
+
+
+_SAID: dict[type, Callable[[Any], str]] = {
+    Filter: _filter,
+    CapRow: _cap,
+    GuaranteeRow: _guarantee,
+    PriceTerm: _price,
+    PreemptRule: _preempt,
+    QueueTerms: _queue,
+    Opening: _opening,
+    TeamRule: _team,
+    AccessRule: _access,
+}

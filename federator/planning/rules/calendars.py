@@ -34,15 +34,11 @@ def closure(job: JobView, at: Candidate, book: RuleBook) -> tuple[float, float]:
         return math.inf, math.inf
     key = (at.key, at.run_s(job), job.saves, job.grace_s)
     if key not in book.closures:
-        book.closures[key] = _closure(rules, job, at, book)
+        closes_at = opens_at = min(_closes_under(rule, job, at, book.at) for rule in rules)
+        if closes_at < math.inf:
+            opens_at = min(next_start(job, at, book, closes_at), book.at + NEVER_WAIT_H * 3600.0)
+        book.closures[key] = closes_at, opens_at
     return book.closures[key]
-
-
-def _closure(rules: list[Opening], job: JobView, at: Candidate, book: RuleBook) -> tuple[float, float]:
-    closes_at = min(_closes_under(rule, job, at, book.at) for rule in rules)
-    if closes_at == math.inf:
-        return math.inf, math.inf
-    return closes_at, min(next_start(job, at, book, closes_at), book.at + NEVER_WAIT_H * 3600.0)
 
 
 def _closes_under(rule: Opening, job: JobView, at: Candidate, begin: float) -> float:
