@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from federator.model.changes import AskFor, MoreHosts, Remedy
 from federator.model.jobs import in_gpus
+from federator.model.plans import ReservedFor
 from federator.model.snapshot import JobView
 from federator.planning.explaining.remedies import Way, all_of, wait_until
 from federator.planning.explaining.renting_helps import anywhere_else, past_all
@@ -183,19 +184,18 @@ def _later_deadline(found: Scene) -> Remedy | None:
 
 def _shorter(found: Scene) -> Remedy | None:
     """Free GPUs are kept for a gang: what is done before it starts may have them."""
-    world, now = found.world, found.world.now
-    held = _hold(found)
-    if held is None:
+    world, now, held = found.world, found.world.now, found.waiting.reserved
+    if held is None or held.why is not ReservedFor.GANG:
         return None
-    place, until = held
-    at = world.places[place]
-    share = (until - now) / at.run_s(world.as_form(found.job, place))
-    kept = share >= 1.0 or until - now < MINUTE_S
-    if kept or found.job.inputs or place not in world.home(found.job) or not _fits(found, place):
+    place = next((number for number, at in enumerate(world.places) if held.place in at.names), -1)
+    if found.job.inputs or place not in world.home(found.job) or not _fits(found, place):
+        return None
+    share = (held.until_at - now) / world.places[place].run_s(world.as_form(found.job, place))
+    if share >= 1.0 or held.until_at - now < MINUTE_S:
         return None
     share *= 0.999
     shorter = {name: getattr(found.job, name) * share for name in ("run_s", "run_low_s", "run_high_s")}
-    text = f"a run that is planned to be done by {moment(until, now)}: {share:.0%} of its estimate"
+    text = f"a run that is planned to be done by {moment(held.until_at, now)}: {share:.0%} of its estimate"
     return Remedy(text, tuple(AskFor(found.job.id, name, value) for name, value in shorter.items()))
 
 
@@ -203,25 +203,6 @@ def _fits(found: Scene, choice: int) -> bool:
     """Whether there is room for it there now."""
     job = found.world.as_form(found.job, choice)
     return found.standing.lots[choice].fits(need_of(job), job.nodes)
-
-
-def _hold(found: Scene) -> tuple[int, float] | None:
-    """The place that is kept for the first gang that found no room, and until when."""
-    for other, waiting in found.before:
-        if (
-            other.gpus_total > 1
-            and waiting.kind == "capacity"
-            and waiting.reason not in ("held", "reclaiming")
-        ):
-            starts = []
-            for place in found.world.home(other):
-                view = found.world.as_form(other, place)
-                start = found.standing.lots[place].earliest(need_of(view), view.nodes)
-                starts += [] if start is None else [(start, place)]
-            soonest = min(starts, default=None)
-            if soonest is not None and soonest[0] > found.world.now:
-                return found.world.place_of(soonest[1]), soonest[0]
-    return None
 
 
 WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
