@@ -156,7 +156,7 @@ worker.main()
 """
 """The worker, but in one stage it leaves a mark and is gone."""
 WITHIN = {
-    "greedy": "decide.choose", "lead": "decide.lead_starts", "lp": "linear.solve", "exchange": "exchange.improve",
+    "greedy": "decide._first", "lead": "decide.lead_starts", "lp": "linear.solve", "exchange": "exchange.improve",
 }  # fmt: skip
 """What each stage is done by."""
 
