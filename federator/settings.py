@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from federator.model.queues import DEFAULT_QUEUE
+
 
 class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The certificate that the dispatcher shows. Both files are read again when they change, and on SIGHUP."""
@@ -281,7 +283,7 @@ class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """If given, only members of at least one of these are let in."""
     required_claims: dict[str, str] = {}
     """Claims that a token must have with exactly this value, such as `hd: example.org`."""
-    default_queue: str = "default"
+    default_queue: str = DEFAULT_QUEUE
     """Queue of the jobs that name none."""
     ca: str = ""
     """PEM file of the private authority behind the provider's certificate; empty: the system's."""

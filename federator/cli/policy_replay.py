@@ -21,6 +21,7 @@ from federator.cli.session import HERE, Connection
 from federator.cli.simulate import Progress
 from federator.kernel.errors import FederatorError, Invalid, Permanent
 from federator.model.identity import Caller, Role
+from federator.model.queues import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from federator.control.governing.authority import Authority
@@ -152,8 +153,6 @@ def _changes(in_force: str, proposed: str) -> tuple[str, ...]:
 
 def _shut_out(in_force: str, proposed: str, jobs: Sequence["TraceJob"]) -> tuple[str, ...]:
     """Who has submitted in that time and could not any more: a simulation takes all work that was admitted, whoever's it is."""
-    from federator.control.governing.authority import DEFAULT_QUEUE
-
     old, new = _authority(in_force), _authority(proposed)
     if not new.closed:
         return ()

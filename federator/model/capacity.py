@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.jobs import WHOLE_MILLI
+from federator.model.queues import DEFAULT_QUEUE
 from federator.model.reasons import Reason
 
 RENTED_POOL, RENTED_PARTS = "gpu", "gpu-shared"
@@ -228,7 +229,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Why it was rented, in words; empty where `reason` says it."""
     reason: Reason | None = None
     evidence: BurstEvidence | None = None
-    queue: str = "default"
+    queue: str = DEFAULT_QUEUE
     owner: str = ""
     """Whose job it was rented for."""
     policy: str = ""

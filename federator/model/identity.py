@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.kernel.errors import Forbidden
+from federator.model.queues import DEFAULT_QUEUE
 from federator.model.whose import OWNER
 
 PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
@@ -46,7 +47,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Role
     site: str | None = None
-    default_queue: str = "default"
+    default_queue: str = DEFAULT_QUEUE
     created_at: float = 0.0
     expires_at: float | None = None
     revoked: bool = False
@@ -105,7 +106,7 @@ class Caller(msgspec.Struct, frozen=True):
     role: Role
     sites: tuple[str, ...] = ()
     """Of a site-admin: those that are administered."""
-    default_queue: str = "default"
+    default_queue: str = DEFAULT_QUEUE
     groups: tuple[str, ...] = ()
     """The groups that the sign-in names; none for a token of ours."""
     scopes: tuple[Scope, ...] = ()

@@ -3,6 +3,9 @@
 What a queue says for those below it, too, policies fill in when they are compiled, so nobody else looks for it above.
 """
 
+DEFAULT_QUEUE = "default"
+"""Of jobs that name none; every compiled set of policies has it."""
+
 
 def under(queue: str, path: str) -> bool:
     """Whether a queue is another one or below it."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.queues import under, upwards
+from federator.model.queues import DEFAULT_QUEUE, under, upwards
 from federator.model.rights import AccessRule, TeamRule
 from federator.model.rules import (
     CapRow,
@@ -26,7 +26,6 @@ from federator.model.rules import (
     Scope,
 )
 
-DEFAULT_QUEUE = "default"
 NEAREST = ("deadline_budget_s", "max_duration_s", "max_wait_s", "patience_s", "usage_half_life_s")
 """What a queue does not say of these, the nearest queue above says."""
 

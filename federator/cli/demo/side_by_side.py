@@ -17,6 +17,7 @@ from federator.cli.demo.world import CLOUD_SITE, PROVIDER, Document, World, prov
 from federator.kernel.clock import SystemClock
 from federator.model.capacity import Offer
 from federator.model.jobs import PlacementConstraints
+from federator.model.queues import DEFAULT_QUEUE
 from federator.simulation.accounting import Figures, figures
 from federator.simulation.running import simulate
 from federator.simulation.schedulers import scheduler
@@ -89,7 +90,9 @@ def work(world: World) -> list[TraceJob]:
         submit_s = max([each.after_minutes * 60.0 + number, *(ends_s[name] for name in request.after)])
         ends_s[request.spec.name] = submit_s + run_s
         due_s = (
-            budgets_s.get(request.queue or "default") if request.deadline_at is None else request.deadline_at
+            budgets_s.get(request.queue or DEFAULT_QUEUE)
+            if request.deadline_at is None
+            else request.deadline_at
         )
         job = TraceJob(
             name=request.spec.name,
@@ -100,7 +103,7 @@ def work(world: World) -> list[TraceJob]:
             estimate_s=request.spec.estimate_s,
             deadline_s=None if due_s is None else submit_s + due_s,
             priority=50 if request.priority is None else request.priority,
-            queue=request.queue or "default",
+            queue=request.queue or DEFAULT_QUEUE,
             owner=each.by,
             value_usd=request.value_usd,
             cpus_milli=request.spec.resources.cpus_milli,

@@ -14,11 +14,10 @@ from federator.control.record.records import Records
 from federator.kernel.errors import Forbidden, Invalid
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
-from federator.model.queues import upwards
+from federator.model.queues import DEFAULT_QUEUE, upwards
 from federator.model.rights import EVERYBODY, AccessRule, Grant, Members, Relation, TeamRule
 from federator.model.rules import PolicyRule, QueueTerms
 
-DEFAULT_QUEUE = "default"
 OVERSEERS = (Role.PLATFORM, Role.ADMIN)
 SHOWN_QUEUES = 20
 

@@ -150,7 +150,7 @@ class PolicyDesk:
         compiled = self.outcome(text)
         if isinstance(compiled, Exception):
             raise compiled.with_traceback(None)
-        kept = {rule.queue for rule in compiled.rules if isinstance(rule, QueueTerms)} | {"default"}
+        kept = {rule.queue for rule in compiled.rules if isinstance(rule, QueueTerms)}
         orphans = sorted(self._records.index.open_queues() - kept)
         if orphans:
             raise Invalid(

@@ -20,6 +20,7 @@ from federator.kernel.ids import IdSource
 from federator.kernel.quantities import parse_duration_s
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.identity import PERSON, Caller, JoinToken, Role, Scope, Token
+from federator.model.queues import DEFAULT_QUEUE
 from federator.model.sites import Member, Site
 from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
@@ -189,7 +190,7 @@ class Tokens:
             name=request.name,
             role=role,
             site=request.site or None,
-            default_queue=request.default_queue or "default",
+            default_queue=request.default_queue or DEFAULT_QUEUE,
             created_at=now,
             expires_at=now + lifetime_s if lifetime_s else None,
             scopes=tuple(scope for scope in Scope if scope in request.scopes),
