@@ -15,12 +15,13 @@ from federator_agent.data.files import FileSource
 from federator_agent.data.inputs import Inputs
 from federator_agent.data.sources import READ_BYTES, Item, Sources
 from tests.attacks.test_hostile_trees import nest
+from tests.support.data_rules import ANYWHERE
 
 
 async def test_a_folder_that_is_too_deep_is_refused_and_not_tried_again(tmp_path: Path) -> None:
     nest(tmp_path / "kept", clearing.MOST_LEVELS + 1)
     with pytest.raises(Invalid, match="nested more than 256 deep"):
-        await FileSource().items(f"file://{tmp_path}/kept")
+        await FileSource(ANYWHERE).items(f"file://{tmp_path}/kept")
 
 
 async def test_a_folder_with_too_many_files_is_refused_before_all_are_counted(
@@ -38,7 +39,7 @@ async def test_a_folder_with_too_many_files_is_refused_before_all_are_counted(
     stat = os.stat
     monkeypatch.setattr(os, "stat", counted)
     with pytest.raises(TooLarge, match="over 3 files") as refused:
-        await FileSource().items(f"file://{tmp_path}")
+        await FileSource(ANYWHERE).items(f"file://{tmp_path}")
     assert "archives" in (refused.value.remedy or "")
     assert len([each for each in looked if str(each[0]).startswith("kept-")]) == 4
 
@@ -51,7 +52,7 @@ async def test_a_folder_that_jobs_read_where_it_lies_is_not_looked_through(
     (tmp_path / "inputs").mkdir()
     monkeypatch.setattr(clearing, "walk", None)
     uri = f"file://{tmp_path}/data"
-    found = await Inputs(tmp_path / "inputs", Sources(), None).bring(uri, set, lambda _: None)
+    found = await Inputs(tmp_path / "inputs", Sources(ANYWHERE), None).bring(uri, set, lambda _: None)
     assert found == tmp_path / "data"
 
 
@@ -66,7 +67,7 @@ async def test_links_lead_nowhere_and_pipes_are_not_there(tmp_path: Path) -> Non
     (kept / "link").symlink_to(tmp_path / "secret")
     (kept / "folder").symlink_to(tmp_path / "private")
     os.mkfifo(kept / "pipe")
-    source = FileSource()
+    source = FileSource(ANYWHERE)
     assert [item.name for item in await source.items(f"file://{kept}")] == ["plain"]
     for name in ("link", "pipe"):
         with pytest.raises(NotFound, match="not a regular file"):
@@ -80,14 +81,14 @@ async def test_what_is_read_at_once_is_small(tmp_path: Path) -> None:
     with (tmp_path / "latest").open("wb") as file:
         file.truncate(READ_BYTES * 1000)
     with pytest.raises(Invalid, match="longer than"):
-        await FileSource().read(f"file://{tmp_path}/latest")
+        await FileSource(ANYWHERE).read(f"file://{tmp_path}/latest")
 
 
 async def test_a_folder_in_the_place_of_a_checkpoint_is_called_damaged(tmp_path: Path) -> None:
     pointer = Pointer(1, 1, "000001-000001-0.tar.gz", 1, "0" * 64)
     nest(tmp_path / "job" / pointer.archive, 2)
     with pytest.raises(Damaged, match="is a folder"):
-        await Kept(Sources(), f"file://{tmp_path}", "job", 0).fetch(pointer, tmp_path / "into")
+        await Kept(Sources(ANYWHERE), f"file://{tmp_path}", "job", 0).fetch(pointer, tmp_path / "into")
 
 
 async def test_many_files_of_an_input_make_few_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +106,7 @@ async def test_many_files_of_an_input_make_few_tasks(tmp_path: Path, monkeypatch
             into.touch()
 
     (tmp_path / "inputs").mkdir()
-    kinds = Sources()
+    kinds = Sources(ANYWHERE)
     monkeypatch.setattr(kinds, "of", lambda *_: Many())
     await Inputs(tmp_path / "inputs", kinds, None).bring("s3://b/many", set, lambda _: None)
     assert got == 100
@@ -144,8 +145,8 @@ async def every_use(kept: Kept, place: Path) -> None:
     for use in (
         kept.pointers,
         lambda: kept.push(place / "archive.tar.gz", 9, 1),
-        lambda: FileSource().read(kept.at("latest-000001-0.json")),
-        lambda: FileSource().remove(kept.at("latest-000001-0.json")),
+        lambda: FileSource(ANYWHERE).read(kept.at("latest-000001-0.json")),
+        lambda: FileSource(ANYWHERE).remove(kept.at("latest-000001-0.json")),
     ):
         with pytest.raises(Forbidden, match="is a link"):
             await use()
@@ -158,7 +159,7 @@ async def every_use(kept: Kept, place: Path) -> None:
 async def test_a_link_in_the_place_of_a_jobs_checkpoints_is_not_followed(place: Path, target: str) -> None:
     """Whoever may write there knows the job's id while it waits. The agent, maybe root, wrote and removed files where the link led."""
     (place / "kept" / "j-1").symlink_to(place / target)
-    await every_use(Kept(Sources(), f"file://{place}/kept", "j-1", 0), place)
+    await every_use(Kept(Sources(ANYWHERE), f"file://{place}/kept", "j-1", 0), place)
     assert untouched(place)
     assert names(place) == ["archive.tar.gz", "kept", "others"]
     assert names(place / "kept") == ["j-1"]
@@ -166,7 +167,7 @@ async def test_a_link_in_the_place_of_a_jobs_checkpoints_is_not_followed(place: 
 
 async def test_a_link_in_the_place_of_an_archive_is_replaced_and_not_written_through(place: Path) -> None:
     """A link to a folder had the new file put into that folder."""
-    kept = Kept(Sources(), f"file://{place}/kept", "j-1", 0)
+    kept = Kept(Sources(ANYWHERE), f"file://{place}/kept", "j-1", 0)
     (place / "kept" / "j-1").mkdir()
     (place / "kept" / "j-1" / "000002-000001-0.tar.gz").symlink_to(place / "others")
     (place / "kept" / "j-1" / "latest-000002-0.json").symlink_to(place / "others" / "latest-000001-0.json")
@@ -222,5 +223,5 @@ async def test_folders_that_lack_are_made_and_through_no_link(place: Path) -> No
     assert (place / "kept/a/b/j-1/latest-000001-0.json").is_file()
     (place / "kept" / "c").symlink_to(place / "others" / "new")
     with pytest.raises(FederatorError):
-        await Kept(Sources(), f"file://{place}/kept/c", "j-1", 0).push(place / "archive.tar.gz", 1, 1)
+        await Kept(Sources(ANYWHERE), f"file://{place}/kept/c", "j-1", 0).push(place / "archive.tar.gz", 1, 1)
     assert untouched(place)

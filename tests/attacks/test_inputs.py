@@ -16,6 +16,7 @@ from federator_agent.data import inputs, patience
 from federator_agent.data.inputs import Inputs, NoRoom
 from federator_agent.data.reach import Reach
 from federator_agent.data.sources import ANY_PUBLIC, Sources, WebRules
+from tests.support.data_rules import ANYWHERE
 
 LOOPBACK = ("127.0.0.0/8",)
 MIB = 2**20
@@ -65,7 +66,7 @@ async def server() -> AsyncIterator[Server]:
 
 async def bring(folder: Path, uri: str, rules: WebRules = ANY_PUBLIC, limit_bytes: int | None = None) -> Path:
     folder.mkdir(exist_ok=True)
-    return await Inputs(folder, Sources(), limit_bytes).bring(uri, set, lambda _: None, web=rules)
+    return await Inputs(folder, Sources(ANYWHERE), limit_bytes).bring(uri, set, lambda _: None, web=rules)
 
 
 async def test_the_hosts_own_servers_are_not_asked(server: Server, tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ async def test_two_of_them_at_once_do_not_both_take_the_room(
 ) -> None:
     monkeypatch.setattr(inputs, "SPARE_BYTES", 0)
     (tmp_path / "inputs").mkdir()
-    kept = Inputs(tmp_path / "inputs", Sources(), 4 * MIB)
+    kept = Inputs(tmp_path / "inputs", Sources(ANYWHERE), 4 * MIB)
     tries = (
         kept.bring(f"{server.url}/endless/{number}", set, lambda _: None, web=WebRules(LOOPBACK))
         for number in range(2)

@@ -37,7 +37,7 @@ async def look(uri: str) -> None:
 class FileSource:
     """Checkpoints on the agent's host, or on a file system that it mounts: an address is the folder of a job, or a file in it."""
 
-    def __init__(self, check: FolderCheck = lambda _named, _real: None) -> None:
+    def __init__(self, check: FolderCheck) -> None:
         """`check`: whether what is named may lie where it does; raises what refuses it."""
         self._check = check
 

@@ -103,7 +103,7 @@ def scheme_of(uri: str) -> str:
 class Sources:
     """The sources of one agent, each made when it is first asked for: an agent that moves nothing imports nothing for it."""
 
-    def __init__(self, check: FolderCheck = lambda _named, _real: None) -> None:
+    def __init__(self, check: FolderCheck) -> None:
         """`check`: of the site's own files, what may be named."""
         self._known: dict[str, Source] = {}
         self._check = check

@@ -9,13 +9,14 @@ import pytest
 from federator.kernel.errors import Damaged
 from federator_agent.data.checkpoints import Checkpoints, Kept, files_in
 from federator_agent.data.sources import Sources
+from tests.support.data_rules import ANYWHERE
 
 
 class Home:
     """One site: a disk, and what its agent remembers."""
 
     def __init__(self, folder: Path, uri: str) -> None:
-        self.uri, self.sources = uri, Sources()
+        self.uri, self.sources = uri, Sources(ANYWHERE)
         self.folder = folder / "checkpoints"
         (folder / "saved").mkdir(parents=True)
         self.folder.mkdir()

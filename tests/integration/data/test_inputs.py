@@ -14,6 +14,7 @@ from federator_agent import clearing
 from federator_agent.data import patience
 from federator_agent.data.inputs import Inputs, NoRoom, name_of
 from federator_agent.data.sources import Item, Moved, Sources, WebRules
+from tests.support.data_rules import ANYWHERE
 from tests.support.waiting import until
 
 HERE = WebRules(networks=("127.0.0.0/8",))
@@ -26,7 +27,7 @@ class Disk:
     def __init__(self, folder: Path, limit_bytes: int | None = None, sources: Sources | None = None) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.said, self.used = folder, "", set[Path]()
-        self.inputs = Inputs(folder, sources or Sources(), limit_bytes)
+        self.inputs = Inputs(folder, sources or Sources(ANYWHERE), limit_bytes)
 
     async def bring(self, uri: str) -> Path:
         return await self.inputs.bring(uri, lambda: self.used, self._note, web=HERE)
@@ -225,7 +226,7 @@ async def test_a_file_of_a_web_server(server: str, tmp_path: Path) -> None:
 
 async def test_nothing_is_put_to_a_web_server(tmp_path: Path) -> None:
     with pytest.raises(NotSupported) as error:
-        await Sources().of("https://x/y").put(tmp_path, "https://x/y")
+        await Sources(ANYWHERE).of("https://x/y").put(tmp_path, "https://x/y")
     assert isinstance(error.value, FederatorError)
 
 
