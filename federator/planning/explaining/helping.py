@@ -6,11 +6,13 @@ counted in, so that the change is enough for this job and not for its rivals onl
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from federator.model.changes import AskFor, MoreHosts, Remedy
 from federator.model.jobs import in_gpus
 from federator.model.plans import ReservedFor
 from federator.model.snapshot import JobView
-from federator.planning.explaining.remedies import Way, all_of, wait_until
+from federator.planning.explaining.remedies import NOTHING, all_of, wait_until
 from federator.planning.explaining.renting_helps import anywhere_else, past_all
 from federator.planning.explaining.scenes import Scene, caps_at
 from federator.planning.places.yard import need_of
@@ -29,14 +31,15 @@ IN_VAIN = frozenset({"queue-limit", "budget", "not-before"})
 def helps(found: Scene) -> Remedy | None:
     """The smallest change that is known to help; None where none is."""
     return next(
-        (remedy for way in WAYS.get(found.waiting.reason, (past_all,)) if (remedy := way(found))), None
+        (remedy for way in WAYS.get(found.waiting.reason, (past_all,)) if (remedy := way(found)).changes),
+        None,
     )
 
 
 # -- room -----------------------------------------------------------------------------------------------------------------
 
 
-def _more_hosts(found: Scene) -> Remedy | None:
+def _more_hosts(found: Scene) -> Remedy:
     """More hosts of a pool that it may use (behind a very long line: the wait that is expected): as many as it and those before it need beyond what is free there."""
     best: tuple[int, int, int] | None = None
     if len(found.before) > MOST_LOOKS:
@@ -51,7 +54,7 @@ def _more_hosts(found: Scene) -> Remedy | None:
         if hosts is not None and (best is None or (hosts * at.gpus, hosts, place) < best):
             best = hosts * at.gpus, hosts, place
     if best is None:
-        return None
+        return NOTHING
     _, hosts, place = best
     at = found.world.places[place]
     count = in_gpus(hosts * at.gpus, shared=at.shared)
@@ -59,8 +62,8 @@ def _more_hosts(found: Scene) -> Remedy | None:
     what = f"+{count:g} {at.model or 'GPU'}" if count else f"+{hosts} host{'s' if hosts > 1 else ''}"
     others = sum(1 for _ in _rivals(found, place))
     whose = f", enough also for {others} that would have it first" if others else ""
-    way = all_of([Way(f"{what} at {at.shown}{whose}", (more,)), caps_at(found, place)])
-    return Remedy(way.text, way.changes, (f"{at.site}/{at.pool}",))
+    way = all_of([Remedy(f"{what} at {at.shown}{whose}", (more,)), caps_at(found, place)])
+    return replace(way, places=(f"{at.site}/{at.pool}",))
 
 
 def _rivals(found: Scene, place: int) -> Iterator[JobView]:
@@ -102,32 +105,28 @@ def _lacking(found: Scene, place: int, most: int) -> int | None:
 # -- caps -----------------------------------------------------------------------------------------------------------------
 
 
-def _caps(found: Scene) -> Remedy | None:
+def _caps(found: Scene) -> Remedy:
     """A higher cap, so much that it and those before it that are kept by the same one have room in it."""
     world, caps = found.world, found.standing.caps
     for place in (*world.home(found.job), *world.leases(found.job)):
         if caps.blocking(world.as_form(found.job, place), world.places[place]) is not None:
-            return _remedy(caps_at(found, place))
-    return None
+            return caps_at(found, place)
+    return NOTHING
 
 
 # -- time -----------------------------------------------------------------------------------------------------------------
 
 
-def _remedy(way: Way) -> Remedy | None:
-    return Remedy(way.text, way.changes) if way.changes else None
+def _backoff(found: Scene) -> Remedy:
+    return wait_until(found.job.not_before_at, found.world.now)
 
 
-def _backoff(found: Scene) -> Remedy | None:
-    return _remedy(wait_until(found.job.not_before_at, found.world.now))
-
-
-def _until_start(found: Scene) -> Remedy | None:
+def _until_start(found: Scene) -> Remedy:
     """It waits because that is cheaper, and says for how long."""
-    return _remedy(wait_until(found.waiting.expected_start_at, found.world.now))
+    return wait_until(found.waiting.expected_start_at, found.world.now)
 
 
-def _here(found: Scene) -> Remedy | None:
+def _here(found: Scene) -> Remedy:
     """It could start, and waits for another place because that is cheaper: asked for by name, the place where it can start is the only one there is, and it goes at once. Of several the cheapest, and of those that are full by now the one that was free to it."""
     world, job = found.world, found.job
     open_ = (*world.home(job), *world.leases(job))
@@ -141,58 +140,58 @@ def _here(found: Scene) -> Remedy | None:
         if way.changes:
             where = f"{world.places[place].shown} alone, where it starts now though that is dearer"
             return Remedy(f"{way.text}: {where}", way.changes)
-    return None
+    return NOTHING
 
 
-def _only(found: Scene, place: int, open_: Sequence[int]) -> list[Way]:
+def _only(found: Scene, place: int, open_: Sequence[int]) -> list[Remedy]:
     """What the job has to ask for so that of all places that it may use that one is left; nothing where there is no way to say so."""
     world, job, at = found.world, found.job, found.world.places[place]
     others = [world.places[p] for p in open_ if world.place_of(p) != world.place_of(place)]
     beside = [other for other in others if other.site == at.site]
-    asked: list[Way] = []
+    asked: list[Remedy] = []
     if len(beside) < len(others):
-        asked.append(Way(f"placement.sites: [{at.site}]", (AskFor(job.id, "sites", (at.site,)),)))
+        asked.append(Remedy(f"placement.sites: [{at.site}]", (AskFor(job.id, "sites", (at.site,)),)))
     if beside:
         if job.forms or not at.model or any(other.model == at.model for other in beside):
             return []
-        asked.append(Way(f"resources.gpus.models: [{at.model}]", (AskFor(job.id, "models", (at.model,)),)))
+        asked.append(Remedy(f"resources.gpus.models: [{at.model}]", (AskFor(job.id, "models", (at.model,)),)))
     return asked
 
 
-def _put_off(found: Scene) -> Remedy | None:
+def _put_off(found: Scene) -> Remedy:
     """It is to be rented later, as late as is safe: then it is, and where others have taken what it would have, the next dearer, as late as that is safe."""
     last = max((case.rent_at for case in found.standing.bursting.cases(found.job)), default=None)
-    return _remedy(wait_until(last, found.world.now))
+    return wait_until(last, found.world.now)
 
 
-def _later_deadline(found: Scene) -> Remedy | None:
+def _later_deadline(found: Scene) -> Remedy:
     """It fits somewhere now, and would miss its deadline there: with one that is not missed there it starts."""
     world, now = found.world, found.world.now
     places = (*world.home(found.job), *world.leases(found.job))
     runs = {place: world.places[place].run_s(world.as_form(found.job, place)) for place in places}
     fits = [runs[place] for place in places if _fits(found, place)]
     if not places or found.job.deadline_at is None or found.job.start_by_at is not None:
-        return None
+        return NOTHING
     # Where others have taken the room since, it is safe wherever it was.
     longest_s = min(fits) if fits else max(runs.values())
     by = met_by(now + longest_s, found.job.deadline_at)
     if by <= found.job.deadline_at:
-        return None
+        return NOTHING
     text = later_deadline(now + longest_s, found.job.deadline_at)
     return Remedy(text, (AskFor(found.job.id, "deadline_at", by),))
 
 
-def _shorter(found: Scene) -> Remedy | None:
+def _shorter(found: Scene) -> Remedy:
     """Free GPUs are kept for a gang: what is done before it starts may have them."""
     world, now, held = found.world, found.world.now, found.waiting.reserved
     if held is None or held.why is not ReservedFor.GANG:
-        return None
+        return NOTHING
     place = next((number for number, at in enumerate(world.places) if held.place in at.names), -1)
     if found.job.inputs or place not in world.home(found.job) or not _fits(found, place):
-        return None
+        return NOTHING
     share = (held.until_at - now) / world.places[place].run_s(world.as_form(found.job, place))
     if share >= 1.0 or held.until_at - now < MINUTE_S:
-        return None
+        return NOTHING
     share *= 0.999
     shorter = {name: getattr(found.job, name) * share for name in ("run_s", "run_low_s", "run_high_s")}
     text = f"a run that is planned to be done by {moment(held.until_at, now)}: {share:.0%} of its estimate"
@@ -205,7 +204,7 @@ def _fits(found: Scene, choice: int) -> bool:
     return found.standing.lots[choice].fits(need_of(job), job.nodes)
 
 
-WAYS: dict[str, tuple[Callable[[Scene], Remedy | None], ...]] = {
+WAYS: dict[str, tuple[Callable[[Scene], Remedy], ...]] = {
     "busy": (_more_hosts, anywhere_else),
     "held": (_shorter, _more_hosts),
     "queue-limit": (_caps, past_all),

@@ -6,7 +6,6 @@ with each change made, until all pass, and what is offered is the whole way. Whe
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from federator.model.changes import (
     Offers,
     Open,
     Permit,
+    Remedy,
     Value,
     WaitUntil,
 )
@@ -46,32 +46,28 @@ STEPS = 12
 ORDER = {test.name: number for number, test in enumerate(FILTERS)}
 
 
-class Way(NamedTuple):
-    """What opens a place: in words, and as changes. Empty where nothing is known to."""
-
-    text: str
-    changes: tuple[Change, ...]
+NOTHING = Remedy("", ())
+"""Where nothing is known to help."""
 
 
-NO_WAY = Way("", ())
-
-
-def all_of(ways: Iterable[Way]) -> Way:
+def all_of(ways: Iterable[Remedy]) -> Remedy:
     """All of them, one after the other."""
     known = [way for way in ways if way.changes]
-    return Way("; and ".join(way.text for way in known), tuple(each for way in known for each in way.changes))
+    return Remedy(
+        "; and ".join(way.text for way in known), tuple(each for way in known for each in way.changes)
+    )
 
 
-def wait_until(at: float | None, now: float) -> Way:
+def wait_until(at: float | None, now: float) -> Remedy:
     """To wait until then; nothing where that is past or not known."""
-    return NO_WAY if at is None or at <= now else Way(f"wait until {moment(at, now)}", (WaitUntil(at),))
+    return NOTHING if at is None or at <= now else Remedy(f"wait until {moment(at, now)}", (WaitUntil(at),))
 
 
 MOST_FORMS = 4
 """Of a job of many forms, so many are looked at: those that came furthest."""
 
 
-def smallest_way(world: World, job: JobView, place: int) -> tuple[Way, int]:
+def smallest_way(world: World, job: JobView, place: int) -> tuple[Remedy, int]:
     """Of all its forms, the one that asks least of people before the place is open to it, and which it is (a choice)."""
     choices = world.choices(job, place)
     if len(choices) > 1:
@@ -89,15 +85,15 @@ def _remaining(world: World, job: JobView, choice: int) -> int:
     return 0 if failing is None else len(ORDER) - ORDER[failing.filter]
 
 
-def _way_of(world: World, job: JobView, choice: int) -> Way:
+def _way_of(world: World, job: JobView, choice: int) -> Remedy:
     failing = world.rejection(job, choice)
     if failing is None or (job.ranks_in_one and job.forms and world.form_of(choice)):
-        return NO_WAY
+        return NOTHING
     way = way_in(world.as_form(job, choice), world.places[choice], world.ground, failing)
     return in_its_form(job, way, world.form_of(choice))
 
 
-def in_its_form(job: JobView, way: Way, form: int) -> Way:
+def in_its_form(job: JobView, way: Remedy, form: int) -> Remedy:
     """The same, said of that form of the job."""
     changes = tuple(
         replace(change, form=form)
@@ -109,27 +105,27 @@ def in_its_form(job: JobView, way: Way, form: int) -> Way:
     entry = job.forms[form - 1].option if form else 0
     of_an_entry = any(isinstance(c, AskFor) and c.field in OF_A_FORM - {"nodes"} for c in changes)
     text = f"in entry {entry + 1}: {way.text}" if len(options) > 1 and of_an_entry else way.text
-    return Way(text, changes)
+    return Remedy(text, changes)
 
 
-def way_in(job: JobView, at: Candidate, ground: Ground, first: Rejection) -> Way:
+def way_in(job: JobView, at: Candidate, ground: Ground, first: Rejection) -> Remedy:
     """From the first filter that fails to where all pass. `job` is as in one of its forms."""
     steps: list[str] = []
     made: list[Change] = []
     failing: Rejection | None = first
     for _ in range(STEPS):
         if failing is None:
-            return Way("; and ".join(dict.fromkeys(steps)), tuple(made))
+            return Remedy("; and ".join(dict.fromkeys(steps)), tuple(made))
         changes = _lifted(job, at, ground, failing.reason)
         step = words(failing.reason, ground.snapshot.taken_at).change if changes else ""
         if not step:
-            return NO_WAY
+            return NOTHING
         steps.append(step)
         made += changes
         for change in changes:
             job, at, ground = _with(job, at, ground, change)
         failing = reject(job, at, ground)
-    return NO_WAY
+    return NOTHING
 
 
 def _with(job: JobView, at: Candidate, ground: Ground, change: Change) -> tuple[JobView, Candidate, Ground]:

@@ -18,8 +18,7 @@ from federator.planning.explaining.advice import burden
 from federator.planning.explaining.changes import apply
 from federator.planning.explaining.reasons import Standing
 from federator.planning.explaining.remedies import (
-    NO_WAY,
-    Way,
+    NOTHING,
     all_of,
     in_its_form,
     smallest_way,
@@ -43,7 +42,7 @@ FAR_S = 3650 * 86400.0
 """A deadline that anything meets."""
 
 
-def past_all(found: Scene) -> Remedy | None:
+def past_all(found: Scene) -> Remedy:
     """Past all that keeps it from a place: filters, then need, gain, caps and what is sold out. Of places that it is kept from for the same reason, and whose filters ask little, the one that in all asks least."""
     world, job = found.world, found.job
     places = [p for p, at in enumerate(world.places) if at.offer is not None]
@@ -54,7 +53,7 @@ def past_all(found: Scene) -> Remedy | None:
     return _least_of(found, near)
 
 
-def anywhere_else(found: Scene) -> Remedy | None:
+def anywhere_else(found: Scene) -> Remedy:
     """Where nothing is known for the places that it is kept from for the plan's reason: past all that keeps it from another, to where it runs at once."""
     world, job, name = found.world, found.job, found.waiting.reason
     others = [
@@ -65,10 +64,10 @@ def anywhere_else(found: Scene) -> Remedy | None:
     return _least_of(found, others, to_the_end=True)
 
 
-def _least_of(found: Scene, places: Sequence[int], *, to_the_end: bool = False) -> Remedy | None:
+def _least_of(found: Scene, places: Sequence[int], *, to_the_end: bool = False) -> Remedy:
     """Of these places' ways, those whose filters ask little, the one that in all asks least."""
     if not places:
-        return None
+        return NOTHING
     world, job = found.world, found.job
     ways = [smallest_way(world, job, place) for place in places]
     closed = [(way, choice) for way, choice in ways if way.changes]
@@ -76,17 +75,17 @@ def _least_of(found: Scene, places: Sequence[int], *, to_the_end: bool = False) 
         return _past_all_at(found, ways[0][1], to_the_end=to_the_end)
     nearest = sorted(closed, key=lambda each: burden(job, each[0].changes, world.now))[:MOST_PLACES]
     asked = [_past_all_at(found, choice, to_the_end=to_the_end) for _, choice in nearest]
-    known = [remedy for remedy in asked if remedy is not None]
-    return min(known, key=lambda remedy: burden(job, remedy.changes, world.now), default=None)
+    known = [remedy for remedy in asked if remedy.changes]
+    return min(known, key=lambda remedy: burden(job, remedy.changes, world.now), default=NOTHING)
 
 
-def _past_all_at(found: Scene, choice: int, *, to_the_end: bool = False) -> Remedy | None:
+def _past_all_at(found: Scene, choice: int, *, to_the_end: bool = False) -> Remedy:
     """`to_the_end`: nothing but what leaves the place free to it."""
     job, standing = found.job, found.standing
     # Of the jobs only this one matters from here on: a long line need not be looked through at each step.
     problem = replace(found.problem, snapshot=replace(found.problem.snapshot, jobs=(job,)))
     at, form = standing.world.places[choice], standing.world.form_of(choice)
-    steps: list[Way] = []
+    steps: list[Remedy] = []
     for _ in range(STEPS):
         step = _step(found, standing, job, choice)
         if not step.changes:
@@ -99,16 +98,15 @@ def _past_all_at(found: Scene, choice: int, *, to_the_end: bool = False) -> Reme
         try:
             problem = apply(problem, step.changes)
         except Invalid:  # it would change nothing: no advice, but no fault of the reader either
-            return None
+            return NOTHING
         (job,), world = problem.snapshot.jobs, World(problem)
         standing = Standing(world, Bursting(world, standing.bursting.home), standing.taken)
         choice = _there(world, at.key, form)
         if choice < 0:
             break
     if not steps or (to_the_end and (choice < 0 or standing.reason_in(job, choice).filter)):
-        return None
-    way = all_of(steps)
-    return Remedy(way.text, way.changes, (f"{at.site}/{at.pool}",))
+        return NOTHING
+    return replace(all_of(steps), places=(f"{at.site}/{at.pool}",))
 
 
 def _there(world: World, key: str, form: int) -> int:
@@ -117,7 +115,7 @@ def _there(world: World, key: str, form: int) -> int:
     return place + form * len(world.places) if place >= 0 else -1
 
 
-def _step(found: Scene, standing: Standing, whole: JobView, place: int) -> Way:
+def _step(found: Scene, standing: Standing, whole: JobView, place: int) -> Remedy:
     """What lifts the first thing in the way there, in that form; nothing where nothing is, or is known to."""
     world, at, job = standing.world, standing.world.places[place], standing.world.as_form(whole, place)
     rejection = world.rejection(whole, place)
@@ -137,16 +135,16 @@ def _step(found: Scene, standing: Standing, whole: JobView, place: int) -> Way:
         if short is not None:
             stock, _, needs = short
             what = f"{more * needs // machines(job, at)} more {stock.unit} of {stock.name}"
-        return Way(what, (MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),))
+        return Remedy(what, (MoreHosts(at.key, more, in_gpus(at.gpus, shared=at.shared) * more, at.model),))
     lift = RENTING.get(reason.filter)
-    return lift(standing, job, place, reason) if lift is not None else NO_WAY
+    return lift(standing, job, place, reason) if lift is not None else NOTHING
 
 
-def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
+def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Remedy:
     """A deadline that only renting meets, or the wait that a policy asks for."""
     world, at = standing.world, standing.world.places[place]
     if job.deadline_at is not None:
-        return NO_WAY
+        return NOTHING
     after = [p.after_wait_s for p in world.book.permits_for(job, at) if p.after_wait_s is not None]
     due = [job.submitted_at + wait_s for wait_s in after if job.submitted_at + wait_s > world.now]
     if due:
@@ -155,14 +153,16 @@ def _need(standing: Standing, job: JobView, place: int, reason: SiteReason) -> W
     by = math.ceil((world.now + 2 * (delay_s + at.run_s(job))) / MINUTE_S) * MINUTE_S
     home = standing.bursting.home.get(job.id)
     if home is not None and home.finish_at <= by:
-        return NO_WAY
-    return Way(f"a deadline of {moment(by, world.now)} (finish_within)", (AskFor(job.id, "deadline_at", by),))
+        return NOTHING
+    return Remedy(
+        f"a deadline of {moment(by, world.now)} (finish_within)", (AskFor(job.id, "deadline_at", by),)
+    )
 
 
-def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
+def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Remedy:
     """So late a deadline that renting there meets it, done again where it may be taken back."""
     if job.deadline_at is None or job.start_by_at is not None:
-        return NO_WAY
+        return NOTHING
     asked = replace(job, deadline_at=standing.world.now + FAR_S)
     nobody_home = Bursting(standing.world, {})
     for permit in standing.world.book.permits_for(job, standing.world.places[place]):
@@ -171,23 +171,23 @@ def _in_time(standing: Standing, job: JobView, place: int, reason: SiteReason) -
             continue
         finish_at = case.fallback_finish_at or case.finish_at
         if (by := met_by(finish_at, job.deadline_at)) > job.deadline_at:
-            return Way(later_deadline(finish_at, job.deadline_at), (AskFor(job.id, "deadline_at", by),))
-    return NO_WAY
+            return Remedy(later_deadline(finish_at, job.deadline_at), (AskFor(job.id, "deadline_at", by),))
+    return NOTHING
 
 
-def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
+def _worth(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Remedy:
     """A deadline worth its rent: what is paid beyond staying, over how much likelier it is met."""
     answer = standing.bursting.case(job, place)
     case = answer if isinstance(answer, Case) else answer.dear
     if case is None:
-        return NO_WAY
+        return NOTHING
     surer = standing.bursting.gains.surer(job, case)
     if surer < LEAST_SURER:
-        return NO_WAY
+        return NOTHING
     value = worth_usd(case.cost_usd, surer)
     if value > _most_usd(standing.world, job.queue):
-        return NO_WAY  # the queue would refuse it
-    return Way(f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),))
+        return NOTHING  # the queue would refuse it
+    return Remedy(f"a value of {money(value)}", (AskFor(job.id, "value_usd", value),))
 
 
 def _most_usd(world: World, queue: str) -> float:
@@ -197,27 +197,27 @@ def _most_usd(world: World, queue: str) -> float:
     return min((usd for usd in most if usd is not None), default=math.inf)
 
 
-def _approval(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
+def _approval(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Remedy:
     at = standing.world.places[place]
     for permit in standing.world.book.permits_for(job, at):
         case = standing.bursting.under(permit, job, place)
         if isinstance(case, Case):
             most = cents_up(case.committed_usd)
             text = f"a person approves {money(most)} (federator burst approve {job.id})"
-            return Way(text, (AskFor(job.id, "approved_usd", most),))
-    return NO_WAY
+            return Remedy(text, (AskFor(job.id, "approved_usd", most),))
+    return NOTHING
 
 
-def _until_rented(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
+def _until_rented(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Remedy:
     case = standing.bursting.case(job, place)
-    return wait_until(case.rent_at, standing.world.now) if isinstance(case, Case) else NO_WAY
+    return wait_until(case.rent_at, standing.world.now) if isinstance(case, Case) else NOTHING
 
 
-def _until_booted(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Way:
+def _until_booted(standing: Standing, job: JobView, place: int, reason: SiteReason) -> Remedy:
     return wait_until(reason.start_at, standing.world.now)
 
 
-RENTING: dict[str, Callable[[Standing, JobView, int, SiteReason], Way]] = {
+RENTING: dict[str, Callable[[Standing, JobView, int, SiteReason], Remedy]] = {
     "no-need": _need,
     "too-late": _in_time,
     "no-gain": _worth,

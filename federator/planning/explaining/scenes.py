@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.kernel.quantities import cents_up
-from federator.model.changes import RaiseCap
+from federator.model.changes import RaiseCap, Remedy
 from federator.model.plans import Waiting
 from federator.model.rules import CapRow, CapUnit
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.reasons import Standing
-from federator.planning.explaining.remedies import Way, all_of
+from federator.planning.explaining.remedies import all_of
 from federator.planning.rules.caps import QUEUE_UNITS
 from federator.planning.wording import gpus, money
 from federator.planning.world.problem import World
@@ -32,11 +32,11 @@ class Scene:
         return self.standing.world
 
 
-def caps_at(found: Scene, place: int) -> Way:
+def caps_at(found: Scene, place: int) -> Remedy:
     """All caps that stop the job at a place, raised."""
     at, caps = found.world.places[place], found.standing.caps
     adds = caps.adds(found.world.as_form(found.job, place), at)
-    lifted: list[Way] = []
+    lifted: list[Remedy] = []
     for number, row in enumerate(caps.rows):
         if not adds[number] or caps.used[number] + adds[number] <= row.limit + 1e-6:
             continue
@@ -51,7 +51,7 @@ def caps_at(found: Scene, place: int) -> Way:
         text = (
             f"a higher cap in {row.policy}: {_amount(row, limit)} instead of {_amount(row, row.limit)}{whose}"
         )
-        lifted.append(Way(text, (RaiseCap(row, float(limit)),)))
+        lifted.append(Remedy(text, (RaiseCap(row, float(limit)),)))
     return all_of(lifted)
 
 

@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from federator.kernel.quantities import parse_duration_s
 from federator.model.capacity import Market, Shape
-from federator.model.changes import AskFor, WaitUntil
+from federator.model.changes import AskFor, Remedy, WaitUntil
 from federator.model.plans import Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import OfferView, Problem
 from federator.planning.explaining.changes import apply
 from federator.planning.explaining.explain import Aftermath, explain_waiting
-from federator.planning.explaining.remedies import Way
 from federator.planning.explaining.renting_helps import RENTING
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.plans.preview import preview
@@ -181,7 +180,7 @@ def test_advice_that_would_change_nothing_is_not_given(monkeypatch: pytest.Monke
     problem = a_world([job], [], [an_offer()], [bursting()])
     plan = plan_greedily(problem)
     assert explain_waiting(problem, plan, "ready").remedies
-    same = Way("the queue that it is in", (AskFor("ready", "queue", job.queue),))
+    same = Remedy("the queue that it is in", (AskFor("ready", "queue", job.queue),))
     monkeypatch.setitem(RENTING, "no-need", lambda *_: same)
     assert not explain_waiting(problem, plan, "ready").remedies
 
