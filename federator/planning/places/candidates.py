@@ -144,10 +144,8 @@ class Candidate:
         return self.transfer(job).seconds + run_s if job.inputs else run_s
 
 
-def machines(job: JobView, at: Candidate) -> int:
-    """How many instances of an offer hold the job's gang; 1 of what exists, and where one instance holds no rank at all."""
-    if at.offer is None:
-        return 1
+def ranks_on_one(job: JobView, at: Candidate) -> int:
+    """How many of the job's ranks an empty host there holds."""
     holds = job.nodes
     for wanted, has in (
         (job.gpus, at.gpus),
@@ -156,8 +154,12 @@ def machines(job: JobView, at: Candidate) -> int:
     ):
         if wanted:
             holds = min(holds, has // wanted)
-    if job.apart:
-        holds = min(holds, 1)
+    return min(holds, 1) if job.apart else holds
+
+
+def machines(job: JobView, at: Candidate) -> int:
+    """How many instances of an offer hold the job's gang; 1 of what exists, and where one instance holds no rank at all."""
+    holds = ranks_on_one(job, at) if at.offer is not None else 0
     return -(-job.nodes // holds) if holds else 1
 
 

@@ -18,7 +18,7 @@ from federator.model.jobs import APART, cuts_of, in_gpus
 from federator.model.rules import admits_queue
 from federator.model.snapshot import JobView
 from federator.model.whose import is_among, queues_of
-from federator.planning.places.candidates import Candidate
+from federator.planning.places.candidates import Candidate, ranks_on_one
 from federator.planning.rules import permits
 from federator.planning.rules.asking import Answer, Ground, Rejection, Test
 from federator.planning.rules.calendars import closed_by_calendar, next_start
@@ -194,17 +194,8 @@ def _memory_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
 
 def _ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
     """How many ranks of the job the place would hold if nothing else ran there; with `shut`, if all its members were open too."""
-    fits, nodes = [job.nodes], at.nodes + (sum(view.nodes for view in at.shut) if shut else 0)
-    for wanted, has in (
-        (job.gpus, at.gpus),
-        (job.cpus_milli, at.cpus_milli),
-        (job.memory_mib, at.memory_mib),
-    ):
-        if wanted:
-            fits.append(nodes * (has // wanted))
-    if job.apart:
-        fits.append(nodes if min(fits) else 0)
-    return min(fits)
+    nodes = at.nodes + (sum(view.nodes for view in at.shut) if shut else 0)
+    return min(job.nodes, nodes * ranks_on_one(job, at))
 
 
 def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
