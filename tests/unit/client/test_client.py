@@ -178,6 +178,19 @@ async def test_pages_are_read_to_the_last(client: Client, fake: FakeDispatcher) 
     assert second.query["after"] == "cursor"
 
 
+async def test_a_line_of_the_ledger_that_has_no_end_is_refused(client: Client, fake: FakeDispatcher) -> None:
+    """It was the reader's own error, without a word of what was read."""
+
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"{}\n" + b"x" * 2**20)
+
+    fake.handle("GET /v1/ledger/export", handle)
+    lines = client.ledger_parts()
+    assert await anext(lines) == b"{}\n"
+    with pytest.raises(errors.TooLarge, match="a line of the ledger"):
+        await anext(lines)
+
+
 async def test_an_update_sends_only_what_is_to_change(client: Client, fake: FakeDispatcher) -> None:
     fake.answer("PATCH /v1/jobs/job-1", detail())
     await client.update("job-1", JobPatch(priority=0, deadline="none"))
