@@ -5,14 +5,11 @@ the plan recorded. So an explanation is always there, also when the solver is no
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from msgspec.structs import replace
 
-from federator.model.capacity import BurstEvidence
 from federator.model.plans import Explanation, Plan, Preempt, Rent, SiteReason, Waiting
-from federator.model.reasons import Reason
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.advice import in_words, remedies
 from federator.planning.explaining.congestion import congestion
@@ -28,21 +25,6 @@ from federator.planning.wording.told import because_of, told_waiting
 from federator.planning.world.problem import World
 
 
-@dataclass(frozen=True)
-class _Said:
-    """What a plan says about one job."""
-
-    because: str
-    reason: Reason | None
-    status: str
-    waiting: Waiting | None = None
-    start_at: float | None = None
-    finish_at: float | None = None
-    burst: BurstEvidence | None = None
-    home_finish_at: float | None = None
-    """Its forecast at home; of a job that starts there, its finish."""
-
-
 def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     """Why the job waits (or where this plan starts it), and a reason for every pool and offer.
 
@@ -51,32 +33,25 @@ def explain_waiting(problem: Problem, plan: Plan, job_id: str) -> Explanation:
     return Aftermath(problem, plan).explain(job_id)
 
 
-def _explained(after: "Aftermath", job: JobView, said: _Said, standing: Standing) -> Explanation:
-    plan, waiting = after.plan, said.waiting
+def _explained(
+    after: "Aftermath", job: JobView, said: Explanation, waiting: Waiting | None, standing: Standing
+) -> Explanation:
+    """What the plan says, with all that is known of the places, and what would help."""
     standing.world.meet(job)
     found = enumerate(standing.reasons(job))
-    sites = _with_ties([_with_more(standing, job, site, place, plan.prices) for place, site in found])
+    prices, helping = after.plan.prices, None
+    sites = _with_ties([_with_more(standing, job, site, place, prices) for place, site in found])
     curve = price_curve(standing, job, said.home_finish_at)
-    helping = None
     if waiting is not None:
         helping = helps(Scene(after.problem, job, waiting, standing, after.before(job.id)))
         sites = tuple(_not_chosen(site, waiting) for site in sites)
     advice = remedies(job, helping, sites, standing.world.now)
-    explanation = Explanation(
-        job=job.id,
-        status=said.status,
-        because=said.because,
-        reason=said.reason,
-        decision=plan.decision,
-        winner=f"{plan.winner}: {plan.winner_because}",
+    explanation = replace(
+        said,
         sites=sites,
         changes=in_words(advice, waiting.change if waiting is not None else "", sites),
         remedies=advice,
-        expected_start_at=said.start_at,
-        expected_finish_at=said.finish_at,
-        home_finish_at=said.home_finish_at,
         deadline_at=job.deadline_at if job.start_by_at is None else None,
-        burst=said.burst,
         policies=_policies(standing, job),
         curve=curve,
         deadline_usd=min((point.cost_usd for point in curve if point.in_time), default=None),
@@ -119,25 +94,44 @@ def _with_ties(sites: Sequence[SiteReason]) -> tuple[SiteReason, ...]:
     return tuple(replace(site, tie=len(best) > 1 and site in best) for site in sites)
 
 
-def _said(plan: Plan, job_id: str) -> _Said:
+def _said(plan: Plan, job_id: str) -> tuple[Explanation, Waiting | None]:
+    """What the plan says about one job, and its record of it, if it waits. The forecast at home of a job that starts there is its finish."""
+    said = Explanation(
+        job=job_id,
+        status="unknown",
+        because="this plan says nothing about it",
+        decision=plan.decision,
+        winner=f"{plan.winner}: {plan.winner_because}",
+    )
     for action in plan.actions:
         if action.job != job_id or isinstance(action, Preempt):
             continue
         if isinstance(action, Rent):
-            status, burst, home_at = "rented for", action.evidence, action.evidence.home_finish_at
+            evidence = action.evidence
+            said = replace(said, status="rented for", burst=evidence, home_finish_at=evidence.home_finish_at)
         else:
-            status, burst = "placed", None
             home_at = action.expected_end_at if action.lease is None else None
-        times = action.expected_start_at, action.expected_end_at
-        return _Said(because_of(action, plan.taken_at), action.reason, status, None, *times, burst, home_at)
+            said = replace(said, status="placed", home_finish_at=home_at)
+        return replace(
+            said,
+            because=because_of(action, plan.taken_at),
+            reason=action.reason,
+            expected_start_at=action.expected_start_at,
+            expected_finish_at=action.expected_end_at,
+        ), None
     for waiting in plan.waiting:
         if waiting.job == job_id:
             told = told_waiting(waiting, plan.taken_at)
-            start_at, finish_at = told.expected_start_at, told.expected_finish_at
-            return _Said(
-                told.because, told.why, "waiting", told, start_at, finish_at, None, told.home_finish_at
-            )
-    return _Said("this plan says nothing about it", None, "unknown")
+            return replace(
+                said,
+                status="waiting",
+                because=told.because,
+                reason=told.why,
+                expected_start_at=told.expected_start_at,
+                expected_finish_at=told.expected_finish_at,
+                home_finish_at=told.home_finish_at,
+            ), told
+    return said, None
 
 
 class Aftermath:
@@ -157,12 +151,12 @@ class Aftermath:
             return Explanation(
                 job=job_id, status="unknown", because=text, decision=plan.decision, winner=plan.winner
             )
-        said = _said(self.plan, job_id)
-        if said.waiting is not None:
-            return _explained(self, job, said, self._shared)
+        said, waiting = _said(self.plan, job_id)
+        if waiting is not None:
+            return _explained(self, job, said, waiting, self._shared)
         home_at = said.home_finish_at
         home = {} if home_at is None else {job_id: HomeForecast(job_id, "", home_at, home_at)}
-        return _explained(self, job, said, self._standing(home, job_id))
+        return _explained(self, job, said, None, self._standing(home, job_id))
 
     def before(self, job_id: str) -> list[tuple[JobView, Waiting]]:
         """Who waits before the job: a plan names those that wait in the order in which they are served."""

@@ -11,7 +11,7 @@ from federator.model.rules import CapRow, CapUnit
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explaining.reasons import Standing
 from federator.planning.explaining.remedies import all_of
-from federator.planning.rules.caps import QUEUE_UNITS
+from federator.planning.rules.caps import EPSILON, QUEUE_UNITS
 from federator.planning.wording import gpus, money
 from federator.planning.world.problem import World
 
@@ -38,12 +38,12 @@ def caps_at(found: Scene, place: int) -> Remedy:
     adds = caps.adds(found.world.as_form(found.job, place), at)
     lifted: list[Remedy] = []
     for number, row in enumerate(caps.rows):
-        if not adds[number] or caps.used[number] + adds[number] <= row.limit + 1e-6:
+        if not adds[number] or caps.used[number] + adds[number] <= row.limit + EPSILON:
             continue
         rivals = [caps.adds(other, at)[number] for other, _ in found.before]
         needed = caps.used[number] + adds[number] + sum(rivals)
         limit = (
-            math.ceil(needed - 1e-6)
+            math.ceil(needed - EPSILON)
             if row.unit in QUEUE_UNITS or row.unit is CapUnit.INSTANCES
             else cents_up(needed)
         )
