@@ -5,7 +5,7 @@ place at once, without planning again, so that waiting jobs always have a reason
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -116,9 +116,10 @@ class Standing:
             for r in found
         )
 
-    def closest(self, job: JobView, places: Iterable[int]) -> SiteReason | None:
-        """The reason of the place that came furthest."""
-        nearest = self.in_order(job, places)
+    def closest(self, job: JobView, places: Sequence[int]) -> SiteReason | None:
+        """The reason of the place that came furthest: one that passes all filters, where there is any."""
+        passing = set(map(self.world.place_of, self.world.open_to(job)))
+        nearest = self.in_order(job, [place for place in places if place in passing] or places)
         return self.reason(job, nearest[0]) if nearest else None
 
     def closest_offer(self, job: JobView) -> SiteReason | None:
@@ -126,7 +127,7 @@ class Standing:
         voice = self.bursting.voice(job)
         alike = job.id if voice is None else (self.world.key(job), voice)
         if alike not in self._nearest:
-            offers = (place for place, at in enumerate(self.world.places) if at.offer is not None)
+            offers = [place for place, at in enumerate(self.world.places) if at.offer is not None]
             self._nearest[alike] = self.closest(job, offers)
         found = self._nearest[alike]
         if found is not None and found.filter == "approval" and found.reason is not None:
