@@ -56,22 +56,22 @@ GAP = "decision gap, of the whole line"
 TURN = "warm turn, p99"
 
 ROWS: dict[tuple[int, int, int], tuple[Goal, ...]] = {
-    (100, 10, 12): (Goal(TURN, _turn_p99, "s", 0.05, 0.015),),
-    (1_000, 20, 125): (Goal(TURN, _turn_p99, "s", 0.5, 0.15), Goal(GAP, _gap, "%", 1.0, 0.5)),
+    (100, 10, 12): (Goal(TURN, _turn_p99, "s", 0.04, 0.02), Goal(GAP, _gap, "%", 0.5)),
+    (1_000, 20, 125): (Goal(TURN, _turn_p99, "s", 0.12, 0.06), Goal(GAP, _gap, "%", 0.4)),
     (10_000, 50, 1_250): (
-        Goal(TURN, _turn_p99, "s", 0.5, 0.2),
+        Goal(TURN, _turn_p99, "s", 0.3, 0.15),
         Goal(GAP, _gap, "%", 1.0, 0.6),
         Goal("certificate", lambda report: report.certificate_s, "s", 10.0, 3.0),
         Goal("what the certificate leaves open", lambda report: report.open_percent, "%", 0.3),
         Goal("first feasible plan, median", _first, "s", 0.05, 0.02),
     ),
     (10_000, 50, 10_000): (
-        Goal("cold turn", lambda report: report.cold_s, "s", 4.0, 1.0),
-        Goal(GAP, _gap, "%", 1.5),
+        Goal("warm turn, median", _turn_median, "s", 1.0, 0.5),
+        Goal(GAP, _gap, "%", 2.0),
     ),
     (100_000, 200, 2_100): (
-        Goal("warm turn, median", _turn_median, "s", 2.0, 0.6),
-        Goal(GAP, _gap, "%", 2.0, 1.0),
+        Goal("warm turn, median", _turn_median, "s", 1.3, 0.6),
+        Goal(GAP, _gap, "%", 1.5),
         Goal("first feasible plan, median", _first, "s", 0.5, 0.25),
     ),
     (100_000, 200, 14_600): (
