@@ -2,7 +2,7 @@
 
 The bound is near the linear relaxation's, and it is proven by prices with plain arithmetic: whatever prices a solver answers, the sum made here is
 below every plan of the model. So a certificate needs no trust in the solver that found the prices. The best future is a plan of the relaxation that was
-found among some of its columns, so it may be a little too dear, never too cheap: the gap is at most what is told. How both are found quickly: `sifting`.
+found among some of its columns, so it may be a little too dear, never too cheap: the gap is at most what is told. How both are found quickly: `column_generation`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns
 from federator.planning.scheduling.objective import Evaluator
-from federator.solving import parts, sifting
+from federator.solving import column_generation, parts
 from federator.solving.packed import pack
 
 Floats = NDArray[np.float64]
@@ -54,13 +54,13 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
         return tuple(_certified(bound, value, each, *size) for each in judged.completed)
     table = cut.build(evaluator, in_use=True)
     packed = pack(table)
-    small = len(table.cost) <= sifting.ALL
+    small = len(table.cost) <= column_generation.ALL
     start = (
         np.zeros(len(packed.limit))
         if small
-        else sifting.smoothed(packed, sifting.hours_of(table, packed.row_origin))
+        else column_generation.smoothed(packed, column_generation.hours_of(table, packed.row_origin))
     )
-    first = sifting.sift(packed, start)
+    first = column_generation.solve(packed, start)
     if first is None:
         return None
     bound = proven_bound(table, packed.duals(first.prices, first.marginal))
@@ -68,7 +68,7 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
     for starts in decisions:
         values, best = _fixed(table, starts), None
         if values is not None:
-            best = sifting.sift(packed.fixed(values, table.committed), first.prices, first.active)
+            best = column_generation.solve(packed.fixed(values, table.committed), first.prices, first.active)
         completed = None if best is None else best.value
         found.append(_certified(bound, first.value, completed, len(table.cost), len(table.rows)))
     return tuple(found)

@@ -18,7 +18,7 @@ from federator.planning.plans.preferring import keep_order
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording import moment, money
 from federator.planning.world.problem import World
-from federator.solving import exchange, linear
+from federator.solving import linear, local_search
 from federator.solving.frames import LEAD, STAGES
 from federator.solving.least import least_usd
 from federator.solving.ordering import order_of
@@ -124,7 +124,7 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     else:
         futures = (evaluator.in_order(order_of(evaluator.world, table, answer.ended)), evaluator)
         _linear(race, table, answer, futures)
-        _exchange(race, answer)
+        _local_search(race, answer)
     return race
 
 
@@ -163,13 +163,13 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: t
     race.offer("lp", drop_needless(judge, scored), judge)
 
 
-def _exchange(race: _Race, answer: linear.LinearAnswer) -> None:
+def _local_search(race: _Race, answer: linear.LinearAnswer) -> None:
     """Small changes to the best plan, where it is dearer than the model's bound."""
     if race.best.total <= answer.bound_usd + WORTH_USD:
         return
-    scored, judge, trials = exchange.improve(race.judge, race.best)
-    race.report(StageReport(stage="exchange", completed=True, objective_usd=scored.total, work=trials))
-    race.offer("exchange", scored, judge)
+    scored, judge, trials = local_search.improve(race.judge, race.best)
+    race.report(StageReport(stage="local-search", completed=True, objective_usd=scored.total, work=trials))
+    race.offer("local-search", scored, judge)
 
 
 def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:

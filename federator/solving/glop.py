@@ -16,7 +16,7 @@ from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 from pybind11_abseil.status import StatusNotOk
 
 from federator.planning.linear.columns import Columns
-from federator.planning.linear.growing import Floats, Ints
+from federator.planning.linear.terms import Floats, Ints
 
 ITERATIONS = 200_000
 """Simplex iterations of one solve."""

@@ -16,7 +16,7 @@ def least_usd(evaluator: Evaluator) -> float:
     """Every job at once at its cheapest owned place, as if nobody else were there; for nothing, where it may use what is rented, or has no such place."""
     numbers = numbers_of(evaluator.world)
     ways, classes, places = numbers.ways, numbers.classes, numbers.places
-    klass = np.repeat(np.arange(len(classes)), classes["last_way"] - classes["first_way"])
+    klass = numbers.class_of_way
     own = classes[klass]
     now = evaluator.world.now
     chance = late_shares(own["deadline"], now, ways["run_s"], 0.0, own["typical"], own["steep"])

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from federator.planning.linear.columns import Columns, Kind
-from federator.planning.linear.growing import Floats, Ints
-from federator.solving import sifting
+from federator.planning.linear.terms import Floats, Ints
+from federator.solving import column_generation
 from federator.solving.glop import Matrix, Model, Relaxed
 from federator.solving.packed import pack
 
 DIVE_STEPS = 12
 DIVE_COLUMNS = 120_000
 """Solves after the first: so many, and no more columns in all of them together."""
-SIFTED_COLUMNS = 20_000
-"""Beyond so many columns the relaxation is sifted: from the last turn's prices, some thousands of them are enough."""
-SIFTED_NEAR = 2e-3
+GENERATED_COLUMNS = 20_000
+"""Beyond so many columns the relaxation is found by generating columns: from the last turn's prices, some thousands of them are enough."""
+GENERATED_NEAR = 2e-3
 FEW_COLUMNS = 3_000
 DIVED_PER_CLASS = 12
 """Of a model of more than so few columns, the dive takes each class's so many cheapest at the prices found, and those that are used."""
@@ -48,8 +48,8 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
 
     `warm`: prices by row's name, as an answer of the turn before had them.
     """
-    if len(columns.cost) > SIFTED_COLUMNS:
-        found = _sifted(columns, warm or {})
+    if len(columns.cost) > GENERATED_COLUMNS:
+        found = _generated(columns, warm or {})
         if found is None:
             return None
         first, bound_usd = found
@@ -73,24 +73,24 @@ def solve(columns: Columns, warm: Mapping[str, float] | None = None) -> LinearAn
 
 def relaxed(columns: Columns, warm: Mapping[str, float]) -> Relaxed | None:
     """The relaxation alone, from prices by row's name; None where a limit was reached."""
-    if len(columns.cost) <= SIFTED_COLUMNS:
+    if len(columns.cost) <= GENERATED_COLUMNS:
         return Model(Matrix.of(columns)).relax()
-    found = _sifted(columns, warm)
+    found = _generated(columns, warm)
     return None if found is None else found[0]
 
 
-def _sifted(columns: Columns, warm: Mapping[str, float]) -> tuple[Relaxed, float] | None:
+def _generated(columns: Columns, warm: Mapping[str, float]) -> tuple[Relaxed, float] | None:
     """The relaxation among the columns that matter, in terms of all of them; and a bound of the whole."""
     packed = pack(columns)
     names = [columns.rows[row].name for row in packed.row_origin.tolist()]
     if warm:
         start = np.array([abs(warm.get(name, 0.0)) for name in names])
     else:
-        start = sifting.smoothed(packed, sifting.hours_of(columns, packed.row_origin))
-    sifted = sifting.sift(packed, start, near=SIFTED_NEAR)
-    if sifted is None:
+        start = column_generation.smoothed(packed, column_generation.hours_of(columns, packed.row_origin))
+    found_by = column_generation.solve(packed, start, near=GENERATED_NEAR)
+    if found_by is None:
         return None
-    kept = np.sort(packed.origin[sifted.active])
+    kept = np.sort(packed.origin[found_by.active])
     matrix = Matrix.of(columns)
     found = Model(matrix.only(kept)).relax()
     if found is None:
@@ -100,7 +100,7 @@ def _sifted(columns: Columns, warm: Mapping[str, float]) -> tuple[Relaxed, float
     paid = np.bincount(
         matrix.column_of, matrix.coefficients * found.duals[matrix.row_of], minlength=len(columns.cost)
     )
-    return Relaxed(found.objective, values, found.duals, columns.cost - paid), sifted.bound
+    return Relaxed(found.objective, values, found.duals, columns.cost - paid), found_by.bound
 
 
 def _dive(model: Model | None, columns: Columns, first: Relaxed) -> tuple[Floats, int]:

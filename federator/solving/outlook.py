@@ -15,7 +15,7 @@ from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns, Kind
-from federator.planning.linear.growing import RowKind
+from federator.planning.linear.terms import RowKind
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.outlook import LEAST
 from federator.planning.world.problem import World

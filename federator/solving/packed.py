@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from federator.planning.linear.columns import Columns, Kind
-from federator.planning.linear.growing import Floats, Ints, RowKind
+from federator.planning.linear.terms import Floats, Ints, RowKind
 
 
 class Answer(NamedTuple):

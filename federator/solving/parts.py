@@ -15,13 +15,13 @@ from msgspec.structs import replace as changed
 from federator.model.snapshot import JobView
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns, Kind
-from federator.planning.linear.growing import Floats, Ints
+from federator.planning.linear.terms import Floats, Ints
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS
 from federator.planning.world.problem import World
-from federator.solving import sifting
+from federator.solving import column_generation
+from federator.solving.column_generation import Generated
 from federator.solving.packed import Packed, joined, pack
-from federator.solving.sifting import Sifted
 
 WHOLE_COLUMNS = 1_500_000
 """Up to about so many columns the model is made in one piece."""
@@ -59,18 +59,20 @@ def certify(evaluator: Evaluator, decisions: Sequence[Starts]) -> Judged | None:
     """A bound of the whole line, and the best completion of each decision; None where a solve hit its limit."""
     line = _Line(evaluator, decisions)
     prices, bound = line.sampled(), -np.inf
-    found: Sifted | None = None
+    found: Generated | None = None
     latest = prices
     for _ in range(PASSES):
-        between = [] if found is None else [prices + far * (latest - prices) for far in sifting.WAYS[1:]]
+        between = (
+            [] if found is None else [prices + far * (latest - prices) for far in column_generation.WAYS[1:]]
+        )
         asked = line.ask([latest, *between], {0, len(between)})
         at = int(np.argmax(asked.bounds))
         if asked.bounds[at] > bound:
             bound, prices = asked.bounds[at], asked.prices[at]
-        if found is not None and found.value - bound <= sifting.NEAR * max(1.0, abs(found.value)):
+        if found is not None and found.value - bound <= column_generation.NEAR * max(1.0, abs(found.value)):
             break
         whole = line.kept()
-        found = sifting.sift(whole, line.grown(prices), np.ones(len(whole.cost), dtype=bool))
+        found = column_generation.solve(whole, line.grown(prices), np.ones(len(whole.cost), dtype=bool))
         if found is None:
             return None
         latest, prices = found.prices, line.grown(prices)
@@ -138,8 +140,8 @@ class _Line:
         packed = replace(
             packed, count=packed.count * weights, upper=packed.upper * np.append(weights, 1.0)[packed.klass]
         )
-        start = sifting.smoothed(packed, sifting.hours_of(table, packed.row_origin))
-        found = sifting.sift(packed, start)
+        start = column_generation.smoothed(packed, column_generation.hours_of(table, packed.row_origin))
+        found = column_generation.solve(packed, start)
         prices = np.zeros(len(self.limit))
         prices[rows] = start if found is None else found.prices
         self.average_usd = max(1e-9, packed.answer(prices[rows]).bound / max(1.0, float(weights.sum())))
@@ -162,7 +164,7 @@ class _Line:
                 answer = packed.answer(here, reduced)
                 sums[index] += answer.bound + float(here @ packed.limit)
                 if index in picking:
-                    chosen |= sifting.cheapest(
+                    chosen |= column_generation.cheapest(
                         packed, reduced, packed.upper > 0.0, self._picks(packed, answer.marginal)
                     )
             kept.append(_kept(part, chosen))
@@ -174,7 +176,7 @@ class _Line:
         """The model of all columns that were kept."""
         return joined([(each.packed, each.rows) for each in self.parts], self.limit)
 
-    def completed(self, number: int, prices: Floats) -> Sifted | None:
+    def completed(self, number: int, prices: Floats) -> Generated | None:
         """The best completion of a decision among these columns; None where they do not hold it."""
         values = np.concatenate([each.decided[number] for each in self.parts])
         if round(float(values.sum())) != len(self.decisions[number]):
@@ -184,7 +186,7 @@ class _Line:
             [each.committed + first for each, first in zip(self.parts, firsts, strict=True)]
         )
         whole = self.kept()
-        return sifting.sift(
+        return column_generation.solve(
             whole.fixed(values, committed), self.grown(prices), np.ones(len(whole.cost), dtype=bool)
         )
 
@@ -235,15 +237,15 @@ class _Line:
 
     def _picks(self, packed: Packed, marginal: Floats) -> Ints:
         share = np.abs(np.where(np.isfinite(marginal), marginal, 0.0)) * packed.count / self.average_usd
-        return (sifting.PICKED + sifting.PICKED_BY_SHARE * share).astype(np.int64)
+        return (column_generation.PICKED + column_generation.PICKED_BY_SHARE * share).astype(np.int64)
 
 
-def _kept(part: _Made, chosen: sifting.Bools) -> _Kept:
+def _kept(part: _Made, chosen: column_generation.Bools) -> _Kept:
     """The chosen columns of a part, and those that any decision needs, or that there must be."""
     committed = (part.kind == Kind.NOW) | (part.kind == Kind.RENT)
     for values in part.decided:
         chosen = chosen | (committed & (values > 0.0))
-    few = np.flatnonzero(chosen | sifting.always(part.packed))
+    few = np.flatnonzero(chosen | column_generation.always(part.packed))
     mine = np.flatnonzero(committed[few])
     return _Kept(part.packed.only(few), part.rows, few, mine, [values[few][mine] for values in part.decided])
 

@@ -186,7 +186,7 @@ class StageRun(_Part, frozen=True, kw_only=True):
     """One stage of deciding."""
 
     stage: str
-    """`greedy`, `lead`, `lp` or `exchange`; in files of older versions also `cpsat`."""
+    """`greedy`, `lead`, `lp` or `local-search`; in files of older versions also `exchange` or `cpsat`."""
     completed: bool
     """A stage that is not contributes nothing."""
     objective_usd: float | None = None

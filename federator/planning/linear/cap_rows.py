@@ -9,9 +9,9 @@ import numpy as np
 
 from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import JobView
-from federator.planning.linear.growing import Floats, Ints, RowKind, Terms
 from federator.planning.linear.hours import WIDTHS_H
 from federator.planning.linear.starts import Starts
+from federator.planning.linear.terms import Floats, Ints, RowKind, Terms
 from federator.planning.places.yard import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end

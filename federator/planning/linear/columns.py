@@ -20,9 +20,9 @@ from federator.model.queues import under
 from federator.model.snapshot import JobView
 from federator.planning.kernels.tables import LEASE
 from federator.planning.linear.cap_rows import CapRows
-from federator.planning.linear.growing import NO_INTS, Floats, Ints, Pile, Row, RowKind, Terms
 from federator.planning.linear.hours import asked_by, hour_rows, in_use_rows
-from federator.planning.linear.starts import classes_of_ways, starts_of
+from federator.planning.linear.starts import starts_of
+from federator.planning.linear.terms import NO_INTS, Floats, Ints, Pile, Row, RowKind, Terms
 from federator.planning.places.candidates import machines
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case
@@ -178,7 +178,7 @@ class _Builder:
     def _able(self) -> Floats:
         """By way, how many of its class may use it: a lease is for those that have a case."""
         numbers, bursting = self.numbers, self.evaluator.bursting
-        klass = classes_of_ways(numbers)
+        klass = numbers.class_of_way
         able = np.array([len(members) for members in self.classes], dtype=np.float64)[klass]
         leases = np.flatnonzero(numbers.places["kind"][numbers.ways["place"]] == LEASE)
         for way in leases.tolist():

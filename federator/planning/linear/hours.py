@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from federator.model.snapshot import JobView
-from federator.planning.linear.growing import Floats, RowKind, Terms
 from federator.planning.linear.starts import Starts
+from federator.planning.linear.terms import Floats, RowKind, Terms
 from federator.planning.places.yard import Lot
 from federator.planning.scheduling.ways import Numbers
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H

@@ -15,7 +15,7 @@ import numpy as np
 from federator.model.snapshot import JobView, Lead
 from federator.planning.kernels.tables import OWNED
 from federator.planning.linear.hours import asked_by
-from federator.planning.linear.starts import classes_of_ways, starts_of
+from federator.planning.linear.starts import starts_of
 from federator.planning.places.candidates import machines
 from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import Evaluator
@@ -167,7 +167,7 @@ class _Prices:
     def waiting_usd(self, classes: Container[ClassKey]) -> dict[ClassKey, float]:
         """The best that each of these classes can hope for on what is there: its cheapest start on owned capacity, with what that takes from others, or none at all."""
         world, numbers = self._world, numbers_of(self._world)
-        asked = np.array([key in classes for key in world.alike], dtype=bool)[classes_of_ways(numbers)]
+        asked = np.array([key in classes for key in world.alike], dtype=bool)[numbers.class_of_way]
         owned = numbers.places["kind"][numbers.ways["place"]] == OWNED
         starts = starts_of(numbers, world.lots(), (owned & asked).astype(np.float64))
         gpus = asked_by(numbers)[:, 0][starts.way]

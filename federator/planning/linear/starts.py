@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from federator.planning.kernels import late_shares
 from federator.planning.kernels.pricing import machines_usd
 from federator.planning.kernels.tables import LEASE, OFFER, OWNED, Records
-from federator.planning.linear.growing import Floats, Ints
+from federator.planning.linear.terms import Floats, Ints
 from federator.planning.places.yard import Lot
 from federator.planning.scheduling.ways import Numbers
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
@@ -52,18 +52,12 @@ class Starts(NamedTuple):
     """By class: the least that a run on owned capacity costs; 0 where there is none."""
 
 
-def classes_of_ways(numbers: Numbers) -> Ints:
-    """The class of each way."""
-    classes = numbers.classes
-    return np.repeat(np.arange(len(classes)), classes["last_way"] - classes["first_way"])
-
-
 def starts_of(numbers: Numbers, lots: Sequence[Lot], able: Floats) -> Starts:
     """The columns of all classes. `able`: by way, how many jobs of the class may use it; of offers nothing is said here."""
     kinds = numbers.places["kind"]
     usable = (able > 0.0) & (kinds[numbers.ways["place"]] != OFFER)
     chosen = np.flatnonzero(usable)
-    ways, klass, now = numbers.ways[chosen], classes_of_ways(numbers)[chosen], numbers.world.now
+    ways, klass, now = numbers.ways[chosen], numbers.class_of_way[chosen], numbers.world.now
     at, run_s = ways["place"], ways["run_s"]
     fixed = ways["run_usd"] + ways["egress_usd"] + _beyond_usd(numbers, lots, at, run_s)
     gangs, earliest_at = _asked(lots, ways)

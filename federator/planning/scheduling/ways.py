@@ -6,6 +6,7 @@ holds them and these arrays together.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,11 @@ class Numbers:
         self.all_ranks = sum(_most_ranks(job) for job in world.jobs)
         self.again = sum(_most_ranks(job) for job in world.jobs if job.forms)
         """Ranks of jobs that may start a second time at their first moment: wider."""
+
+    @cached_property
+    def class_of_way(self) -> Ints:
+        """The class of each way."""
+        return np.repeat(np.arange(len(self.classes)), self.classes["last_way"] - self.classes["first_way"])
 
     def way(self, job: int, place: int) -> int:
         """The way of a job (by its index) by a choice that is open to it; -1 where it is not."""

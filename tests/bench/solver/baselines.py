@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
-from federator.planning.linear.growing import Row, RowKind
+from federator.planning.linear.terms import Row, RowKind
 from federator.planning.places.yard import need_of
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS

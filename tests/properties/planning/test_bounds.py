@@ -1,4 +1,4 @@
-"""Whatever prices say, no plan of the model is cheaper than the bound; and sifting through columns finds what solving them all does."""
+"""Whatever prices say, no plan of the model is cheaper than the bound; and generating columns finds what solving them all does."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -14,7 +14,7 @@ from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns, Kind
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
-from federator.solving import certify, parts, sifting
+from federator.solving import certify, column_generation, parts
 from federator.solving.glop import Matrix, Model
 from federator.solving.packed import pack
 from tests.bench.solver.baselines import RULES
@@ -32,10 +32,10 @@ at_random = settings(
 @pytest.fixture
 def _never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns are looked at first, however small the model is, and bounds have to come very near."""
-    monkeypatch.setattr(sifting, "ALL", 0)
-    monkeypatch.setattr(sifting, "PICKED", 1)
-    monkeypatch.setattr(sifting, "PICKED_BY_SHARE", 0)
-    monkeypatch.setattr(sifting, "ROUNDS", 500)
+    monkeypatch.setattr(column_generation, "ALL", 0)
+    monkeypatch.setattr(column_generation, "PICKED", 1)
+    monkeypatch.setattr(column_generation, "PICKED_BY_SHARE", 0)
+    monkeypatch.setattr(column_generation, "ROUNDS", 500)
 
 
 @at_random
@@ -50,7 +50,7 @@ def test_no_plan_of_the_model_costs_less_than_any_prices_bound(problem: Problem,
     ours = np.maximum(0.0, -packed.sign * drawn[packed.row_origin])
     assert certify.proven_bound(table, drawn) <= cheapest + 1e-6
     assert packed.answer(ours).bound <= cheapest + 1e-6
-    found = sifting.sift(packed, ours)
+    found = column_generation.solve(packed, ours)
     assert found is not None
     assert found.bound <= cheapest + 1e-6
     assert found.value <= cheapest + 1e-6
@@ -59,11 +59,11 @@ def test_no_plan_of_the_model_costs_less_than_any_prices_bound(problem: Problem,
 @pytest.mark.usefixtures("_never_at_once")
 @settings(parent=at_random, suppress_health_check=list(HealthCheck))
 @given(problem=worlds_at_random())
-def test_sifting_from_one_column_a_class_comes_to_what_all_columns_come_to(problem: Problem) -> None:
+def test_generating_from_one_column_a_class_comes_to_what_all_columns_come_to(problem: Problem) -> None:
     table = _table(problem)
     packed, solved = pack(table), Model(Matrix.of(table)).relax()
     assert solved is not None
-    found = sifting.sift(packed, np.zeros(len(packed.limit)), near=1e-9)
+    found = column_generation.solve(packed, np.zeros(len(packed.limit)), near=1e-9)
     assert found is not None
     assert found.bound <= solved.objective + 1e-4
     assert found.value == pytest.approx(solved.objective, rel=1e-5, abs=1e-3)
@@ -79,15 +79,15 @@ def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
     exact = Model(Matrix.of(table)).relax()
     assert exact is not None
     packed = pack(table)
-    hours = sifting.hours_of(table, packed.row_origin)
-    start = sifting.smoothed(packed, hours)
+    hours = column_generation.hours_of(table, packed.row_origin)
+    start = column_generation.smoothed(packed, hours)
     assert packed.answer(start).bound > packed.answer(np.zeros(len(start))).bound
-    found = sifting.sift(packed, start)
+    found = column_generation.solve(packed, start)
     assert found is not None
     assert found.bound <= exact.objective + 1e-4 <= found.value + 2e-4
-    assert found.value - found.bound <= 2 * sifting.NEAR * exact.objective
+    assert found.value - found.bound <= 2 * column_generation.NEAR * exact.objective
     assert found.active.sum() < 0.7 * len(table.cost)
-    again = sifting.sift(packed, start)
+    again = column_generation.solve(packed, start)
     assert again is not None
     assert (again.value, again.bound) == (found.value, found.bound)
 
@@ -98,7 +98,7 @@ def test_a_line_certified_in_parts_has_the_bound_and_the_gaps_of_the_whole(
     problem = Instance(Parameters(jobs=120, sites=6, seed=2)).problem()
     decisions = [RULES["first-fit"](problem, 0), {}, {"job-0-0": 999}]
     evaluator = Evaluator(World(problem))
-    monkeypatch.setattr(sifting, "NEAR", 1e-4)
+    monkeypatch.setattr(column_generation, "NEAR", 1e-4)
     whole = certify.certify(evaluator, *decisions)
     for name, value in (("WHOLE_COLUMNS", 0), ("PART_COLUMNS", 700), ("SAMPLE_COLUMNS", 1_500)):
         monkeypatch.setattr(parts, name, value)

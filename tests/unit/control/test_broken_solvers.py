@@ -144,7 +144,7 @@ async def test_whatever_the_solver_does_all_jobs_are_done_and_never_more_than_fi
 
 DIES = """
 import os, pathlib, signal, sys
-from federator.solving import decide, exchange, linear, worker
+from federator.solving import decide, linear, local_search, worker
 
 def die(*_args, **_fields):
     pathlib.Path(%r).touch()
@@ -156,7 +156,7 @@ worker.main()
 """
 """The worker, but in one stage it leaves a mark and is gone."""
 WITHIN = {
-    "greedy": "decide._first", "lead": "decide.lead_starts", "lp": "linear.solve", "exchange": "exchange.improve",
+    "greedy": "decide._first", "lead": "decide.lead_starts", "lp": "linear.solve", "local-search": "local_search.improve",
 }  # fmt: skip
 """What each stage is done by."""
 

@@ -7,7 +7,7 @@ from federator.model.capacity import Market, Shape
 from federator.model.rules import BurstMode, CapRow, CapUnit, GuaranteeRow, Scope
 from federator.model.snapshot import Problem
 from federator.planning.linear.columns import Columns, Kind, build
-from federator.planning.linear.growing import Row
+from federator.planning.linear.terms import Row
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World

@@ -8,7 +8,7 @@ from federator.model.rules import CapRow, CapUnit, Period, Rule, Scope
 from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.explaining.congestion import congestion
 from federator.planning.linear.columns import Columns, Kind, build
-from federator.planning.linear.growing import Row
+from federator.planning.linear.terms import Row
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy

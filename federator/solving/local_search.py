@@ -7,8 +7,10 @@ schedules are quick.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from federator.model.snapshot import JobView
+from federator.planning.places.candidates import machines
 from federator.planning.places.yard import Lot, need_of
 from federator.planning.renting.case import Case
 from federator.planning.scheduling.objective import CARRYING_OUT, Evaluator, Scored
@@ -19,13 +21,20 @@ LOOKS = 8_000
 """and looks at a job and a place that all of them together may take, beyond what each takes at least."""
 DEAREST = 12
 """Jobs that are asked about in one round."""
+DEAR, DEAR_TRIALS = 0.02, 16
+"""Of a job that makes so large a part of the whole cost, so many changes are tried whatever they take: a large gang that is left out is worth more than all else together."""
 FEW = 8
 """Of so few starts, those at other places are looked at, too: who is left out there may come here. So they are where a cap is about all places."""
 LEAST_USD = 0.005
 """Who costs less is left alone."""
 
-Change = tuple[dict[str, int], Mapping[str, int] | None]
-"""Starts, and the order in which the rest go on."""
+
+class Change(NamedTuple):
+    """Starts, and the order in which the rest go on; `share`: the part of the whole cost that the job has for which it is made."""
+
+    share: float
+    starts: dict[str, int]
+    order: Mapping[str, int] | None
 
 
 def improve(judge: Evaluator, best: Scored) -> tuple[Scored, Evaluator, int]:
@@ -34,9 +43,10 @@ def improve(judge: Evaluator, best: Scored) -> tuple[Scored, Evaluator, int]:
     again = True
     while again:
         again = False
-        tried: list[Change] = []
-        for starts, order in _changes(judge, best):
-            if trials >= TRIALS or judge.work.looks - CARRYING_OUT * trials > until:
+        tried: list[tuple[dict[str, int], Mapping[str, int] | None]] = []
+        for share, starts, order in _changes(judge, best):
+            beyond = judge.work.looks - CARRYING_OUT * trials > until
+            if trials >= TRIALS or (beyond and (trials >= DEAR_TRIALS or share < DEAR)):
                 return best, judge, trials
             if (starts, order) in tried:
                 continue
@@ -58,10 +68,11 @@ def _changes(judge: Evaluator, best: Scored) -> Iterator[Change]:
         (job, place) for job in jobs for place in _places(judge, job) if place != best.starts.get(job.id)
     ]
     for job in jobs:
+        share = best.costs[job.id].total / best.total
         others = {name: at for name, at in best.starts.items() if name != job.id}
         for place in (place for mover, place in moves if mover is job):
-            yield _beside(judge, job, place, others), judge.order
-        yield others, _moved(judge, job, last=job.id in best.starts)
+            yield Change(share, _beside(judge, job, place, others), judge.order)
+        yield Change(share, others, _moved(judge, job, last=job.id in best.starts))
     for only in (False, True):
         for job, place in moves:
             yield from _against(judge, best, job, place, only=only)
@@ -70,6 +81,7 @@ def _changes(judge: Evaluator, best: Scored) -> Iterator[Change]:
 def _against(judge: Evaluator, best: Scored, job: JobView, place: int, *, only: bool) -> Iterator[Change]:
     """Start the job instead of one that starts there; or let that one stay as the `only` one, and the job be the next in turn."""
     world, everywhere = judge.world, len(best.starts) <= FEW or bool(judge.world.caps.rows)
+    share = best.costs[job.id].total / best.total
     here = {
         name
         for name, at in best.starts.items()
@@ -79,20 +91,25 @@ def _against(judge: Evaluator, best: Scored, job: JobView, place: int, *, only: 
         if only:
             kept = {other: at for other, at in best.starts.items() if other == name or other not in here}
             kept.pop(job.id, None)
-            yield kept, _moved(judge, job, last=False)
+            yield Change(share, kept, _moved(judge, job, last=False))
         else:
             others = {other: at for other, at in best.starts.items() if other not in (name, job.id)}
-            yield _beside(judge, job, place, others), judge.order
+            yield Change(share, _beside(judge, job, place, others), judge.order)
 
 
 def _beside(judge: Evaluator, job: JobView, place: int, others: Mapping[str, int]) -> dict[str, int]:
-    """The job's start, and of the others those that still fit beside it."""
-    world, lots = judge.world, dict[int, Lot]()
+    """The job's start, and of the others those that still fit beside it, and that there are still machines for."""
+    world, lots, stocks = judge.world, dict[int, Lot](), judge.world.stocks.copy()
     kept: dict[str, int] = {}
     for name, choice in ((job.id, place), *others.items()):
         at = world.place_of(choice)
         view = world.as_form(world.by_id[name], choice)
-        if world.places[at].offer is None:
+        if world.places[at].offer is not None:
+            needed = machines(view, world.places[at])
+            if needed > stocks.room(at):
+                continue
+            stocks.take(at, needed)
+        else:
             lot = lots[at] if at in lots else lots.setdefault(at, world.lot(at))
             if lot.take(need_of(view), view.nodes) is None:
                 continue

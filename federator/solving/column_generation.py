@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.planning.linear.columns import Columns
-from federator.planning.linear.growing import Floats, Ints
+from federator.planning.linear.terms import Floats, Ints
 from federator.solving.glop import Matrix, Model
 from federator.solving.packed import Packed
 
@@ -40,7 +40,7 @@ WAYS = (1.0, 0.75, 0.5, 0.25, 0.1)
 
 
 @dataclass(frozen=True)
-class Sifted:
+class Generated:
     """`value` is what a plan of the (fluid) model comes to, `bound` what none gets below; `prices` by row, `marginal` by class."""
 
     value: float
@@ -51,7 +51,9 @@ class Sifted:
     """Columns that were looked at in the end."""
 
 
-def sift(packed: Packed, prices: Floats, active: Bools | None = None, *, near: float = NEAR) -> Sifted | None:
+def solve(
+    packed: Packed, prices: Floats, active: Bools | None = None, *, near: float = NEAR
+) -> Generated | None:
     """Solve from these prices on, and these columns; None where nothing serves every class, or a solve hit its limit."""
     if (packed.count < 0.0).any():
         return None
@@ -75,7 +77,7 @@ def sift(packed: Packed, prices: Floats, active: Bools | None = None, *, near: f
         middle = prices + 0.5 * (latest - prices)
         if nearest.bound > best.bound:
             best, prices = nearest, prices + far * (latest - prices)
-        found = Sifted(value, best.bound, prices, best.marginal, kept)
+        found = Generated(value, best.bound, prices, best.marginal, kept)
         if value - best.bound <= near * max(1.0, abs(value)):
             break
         fresh = _fresh(packed, kept, usable, paid, (latest, middle, prices), most)
