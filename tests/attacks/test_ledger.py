@@ -243,7 +243,7 @@ async def test_an_export_that_is_cut_changed_or_shuffled_is_found(world: World) 
     swapped[lines[1]], swapped[lines[2]] = swapped[lines[2]], swapped[lines[1]]
     assert "out of order" in said(verified(swapped))
     assert "its end is missing" in said(verified(whole[:-1]))
-    assert "there twice" in said(verified([*whole, whole[lines[0]], whole[lines[0]]]))
+    assert "is listed twice" in said(verified([*whole, whole[lines[0]], whole[lines[0]]]))
 
 
 async def test_a_backup_that_is_put_back_shows_to_who_kept_a_head(world: World, tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ async def test_a_rate_of_requests(rig: Rig) -> None:
         assert (await rig.ask("POST", "/v1/preview", "ada", json={"run": "true"})).status == 200
     assert (await submitted(rig, "ada")).status == 201
     answer = await submitted(rig, "ada")
-    refused(answer, "user ada has asked too much", "limits.person_rate")
+    refused(answer, "user ada has sent too many requests", "limits.person_rate")
     assert len(rig.world.core.records.jobs) == 1, "refused before anything is done"
     assert (await rig.ask("GET", "/v1/sites", "ada")).status == 200, "looks cost nothing"
     assert (await submitted(rig, "bob")).status == 201

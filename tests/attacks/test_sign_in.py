@@ -145,9 +145,9 @@ FORGED: dict[str, tuple[Callable[[Door], str], str]] = {
     "empty parts": (lambda door: "..", "header"),
     "oversized": (lambda door: "a" * 4000 + "." + "b" * 4000 + "." + "c" * 50, "characters"),
     "nobody": (_claims(preferred_username=None), "to name anybody"),
-    "a name that is a path": (_claims(preferred_username="../ada"), "makes no name"),
-    "a name of two lines": (_claims(preferred_username="ada\nroot"), "makes no name"),
-    "a name in look-alikes": (_claims(preferred_username="аdа"), "makes no name"),  # noqa: RUF001 - on purpose
+    "a name that is a path": (_claims(preferred_username="../ada"), "is not a valid name"),
+    "a name of two lines": (_claims(preferred_username="ada\nroot"), "is not a valid name"),
+    "a name in look-alikes": (_claims(preferred_username="аdа"), "is not a valid name"),  # noqa: RUF001 - on purpose
     "a name that is a list": (_claims(preferred_username=["ada"]), "to name anybody"),
     "the first admin's name": (_claims(preferred_username="admin"), "first admin"),
     "a service's name": (_claims(preferred_username="service-ci"), "a person may not"),
