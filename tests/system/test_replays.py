@@ -124,7 +124,7 @@ async def _policies(operator: Operator, folder: Path) -> None:
         "policy", "replay", "-f", str(proposed), "--since", "1h", "--json", str(figures), "--report", str(page)
     )  # fmt: skip
     assert ran.code == 0, ran.err + ran.out
-    assert "proposed: Queue/night is gone" in ran.out
+    assert "proposed: Queue/night is removed" in ran.out
     contrast = json.loads(figures.read_text())["contrast"]
     assert (contrast["total"]["before"]["jobs"], contrast["total"]["before"]["refused"]) == (JOBS, 0)
     assert contrast["total"]["after"]["refused"] == JOBS // 2

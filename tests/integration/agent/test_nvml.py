@@ -234,7 +234,7 @@ async def test_a_gpu_that_is_gone_or_another_than_it_was_takes_no_new_work(
         await until(lambda: told[-1] == {1: "the driver does not show it"})
         stub.change(0, name="Tesla T4")
         await until(lambda: told[-1].keys() == {0, 1})
-        assert told[-1][0].startswith("the driver shows T4 in its place")
+        assert told[-1][0].startswith("the driver shows T4 instead")
 
 
 def shown(stub: StubDriver) -> tuple[int, str]:
