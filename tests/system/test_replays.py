@@ -129,7 +129,7 @@ async def _policies(operator: Operator, folder: Path) -> None:
     assert (contrast["total"]["before"]["jobs"], contrast["total"]["before"]["refused"]) == (JOBS, 0)
     assert contrast["total"]["after"]["refused"] == JOBS // 2
     assert [row["queue"] for row in contrast["queues"]] == ["default", "night"]
-    assert "Queue/night is gone" in page.read_text()
+    assert "Queue/night is removed" in page.read_text()
 
 
 async def _purchase(operator: Operator, folder: Path) -> None:
