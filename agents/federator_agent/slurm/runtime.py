@@ -74,6 +74,7 @@ class SlurmRuntime:
         self._intents.mkdir(exist_ok=True)
         self._watches: dict[str, Watch] = {}
         self._killing: set[str] = set()
+        self._noting = asyncio.Lock()
         self._admitting: dict[str, asyncio.Lock] = {}
 
     def resume(self, records: Sequence[Record]) -> None:
@@ -280,15 +281,23 @@ class SlurmRuntime:
 
     async def _kill(self, placement: str, watch: Watch) -> None:
         """The ranks at once; a job that is cancelled is asked with TERM once more, and has its site's KillWait. Then whatever else is left of it."""
-        await asyncio.to_thread(self._folder(placement).note_signal)
+        await self._note_signal(placement)
         with contextlib.suppress(Unreachable, Rejected):
             await self._cluster.commands.run("scancel", "--signal=KILL", f"{watch.slurm_job}.{RANKS_STEP}")
             await asyncio.sleep(AT_ONCE_S)
         await self._cluster.cancel(placement)
 
+    async def _note_signal(self, placement: str) -> None:
+        """One at a time, since TERM and KILL may come together. A file system that fails keeps no signal back."""
+        async with self._noting:
+            try:
+                await asyncio.to_thread(self._folder(placement).note_signal)
+            except OSError:
+                log.exception("that %s is sent a signal cannot be noted", placement)
+
     async def _signal(self, placement: str, signal: str, watch: Watch) -> None:
         """Until Slurm has taken it, or there is nobody left to take it."""
-        await asyncio.to_thread(self._folder(placement).note_signal)
+        await self._note_signal(placement)
         while self._watches.get(placement) is watch and not watch.killed:
             try:
                 await self._cluster.commands.run("scancel", f"--signal={signal}", watch.slurm_job)

@@ -1,10 +1,14 @@
 """What the runtime does in the shared directory, without a cluster: who may look into it, and that a gate is opened once."""
 
 import asyncio
+import errno
 import os
 import stat
+import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +26,7 @@ from federator_agent.slurm.output import Job
 from federator_agent.slurm.queue import Look
 from federator_agent.slurm.runtime import SlurmRuntime
 from federator_agent.slurm.settings import Account, SlurmSettings
-from federator_agent.spool import Spool
+from federator_agent.spool import Spool, write_durably
 from tests.support.waiting import until
 from tests.unit.agent.worlds import entry
 
@@ -171,3 +175,51 @@ async def test_marks_that_cannot_be_read_for_a_while_fail_nobodys_job(
     job, nodes = await site.runtime._allocating.at_gate(site.record(), folder)
     assert (job, nodes) == ("7", {0: "n0", 1: "n1", 2: "n2"})
     assert not read
+
+
+class Asked:
+    """Slurm, as far as signals go: what it was asked for."""
+
+    def __init__(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        monkeypatch.setattr(site.runtime._cluster.commands, "run", self.run)
+        monkeypatch.setattr(site.runtime._cluster, "cancel", self.cancel)
+        monkeypatch.setattr("federator_agent.slurm.runtime.AT_ONCE_S", 0.0)
+        watch = SimpleNamespace(killed=False, slurm_job="7", hurry=lambda: None)
+        site.runtime._watches["p1"] = watch  # type: ignore[assignment]
+
+    async def run(self, *words: str) -> str:
+        self.asked.append(" ".join(words))
+        return ""
+
+    async def cancel(self, placement: str) -> None:
+        self.asked.append(f"cancel {placement}")
+
+
+async def test_a_kill_right_behind_a_signal_is_sent(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each notes first that it is sent, in the same file."""
+    folder, slurm, writing = site.folder(), Asked(site, monkeypatch), threading.Lock()
+
+    def write(path: Path, data: bytes) -> None:
+        assert writing.acquire(blocking=False), "two write the same file at once"
+        time.sleep(0.02)
+        write_durably(path, data)
+        writing.release()
+
+    monkeypatch.setattr("federator_agent.slurm.folder.write_durably", write)
+    for signal in ("TERM", "KILL"):
+        site.runtime.signal("p1", (), signal)
+    await until(lambda: "cancel p1" in slurm.asked)
+    assert any("--signal=KILL" in each for each in slurm.asked)
+    assert folder.signalled
+
+
+async def test_a_kill_is_sent_though_it_cannot_be_noted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    site.folder()
+    slurm = Asked(site, monkeypatch)
+    monkeypatch.setattr("federator_agent.slurm.folder.write_durably", full)
+    site.runtime.signal("p1", (), "KILL")
+    await until(lambda: "cancel p1" in slurm.asked)
