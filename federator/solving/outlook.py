@@ -15,7 +15,6 @@ from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns, Kind
-from federator.planning.linear.terms import RowKind
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.outlook import LEAST
 from federator.planning.world.problem import World
@@ -100,7 +99,7 @@ def _starts(table: Columns, found: Relaxed, number_of: Mapping[str, int]) -> Ite
 def _uses(table: Columns, starts: Sequence[_Start]) -> Iterator[tuple[int, int, float]]:
     """By start and row, what one job uses of what is shared with others."""
     rows, columns, coefficients = table.terms
-    shared = np.array([row.kind is RowKind.GPU_HOURS for row in table.rows], dtype=bool)
+    shared = np.isfinite([row.begins_h for row in table.rows])
     term_of = np.argsort(columns, kind="stable")
     begins = np.searchsorted(columns[term_of], np.arange(len(table.cost) + 1))
     for number, start in enumerate(starts):
@@ -113,4 +112,4 @@ def _uses(table: Columns, starts: Sequence[_Start]) -> Iterator[tuple[int, int, 
 def _priced(table: Columns, found: Relaxed) -> list[int]:
     """Rows with a price: with them the next outlook begins."""
     dear = np.flatnonzero(np.abs(found.duals) > LEAST).tolist()
-    return [row for row in dear if table.rows[row].kind is not RowKind.SERVE]
+    return [row for row in dear if table.rows[row].serves < 0]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from federator.planning.linear.columns import Columns, Kind
-from federator.planning.linear.terms import Floats, Ints, RowKind
+from federator.planning.linear.terms import Floats, Ints
 
 
 class Answer(NamedTuple):
@@ -150,10 +150,10 @@ def pack(columns: Columns) -> Packed:
     place = np.empty_like(origin)
     place[origin] = np.arange(len(origin))
     rows, terms, coefficients = columns.terms
-    serving = np.array([row.kind is RowKind.SERVE for row in columns.rows], dtype=bool)
+    served = np.array([row.serves for row in columns.rows], dtype=np.int64)
+    serving = served >= 0
     serves = np.empty(classes, dtype=np.int64)
-    served = np.flatnonzero(serving)
-    serves[[int(columns.klass[columns.rows[row].columns[0]]) for row in served.tolist()]] = served
+    serves[served[serving]] = np.flatnonzero(serving)
     low = np.array([row.low for row in columns.rows], dtype=np.float64)
     high = np.array([row.high for row in columns.rows], dtype=np.float64)
     row_origin = np.flatnonzero(~serving & (np.isfinite(low) | np.isfinite(high)))

@@ -11,7 +11,7 @@ from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import JobView
 from federator.planning.linear.hours import WIDTHS_H
 from federator.planning.linear.starts import Starts
-from federator.planning.linear.terms import Floats, Ints, RowKind, Terms
+from federator.planning.linear.terms import Floats, Ints, Terms
 from federator.planning.places.yard import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end
@@ -27,7 +27,7 @@ class _Cap:
 
     def __init__(self, number: int, row: CapRow, name: str, world: World, caps: Caps) -> None:
         self.number, self.row = number, row
-        self.now = Terms(RowKind.CAP, f"cap/{name}", -np.inf, max(0.0, row.limit - caps.used[number]))
+        self.now = Terms(f"cap/{name}", -np.inf, max(0.0, row.limit - caps.used[number]))
         self.name = name
         self.selected = np.array([at.selected_by(row.pools) for at in world.places], dtype=bool)
         ends = None if row.period is Period.NOW else period_end(row.period, world.now)
@@ -118,9 +118,7 @@ class CapRows:
         rows = []
         for bucket in np.unique(buckets).tolist():
             low, high = np.searchsorted(buckets, (bucket, bucket + 1))
-            row = Terms(
-                RowKind.CAP, f"cap-hours/{cap.name}/{BUCKETS_H[bucket]:g}h", -np.inf, float(free[bucket])
-            )
+            row = Terms(f"cap-hours/{cap.name}/{BUCKETS_H[bucket]:g}h", -np.inf, float(free[bucket]))
             row.extend(columns[low:high], uses[low:high])
             rows.append(row)
         return rows

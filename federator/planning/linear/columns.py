@@ -22,7 +22,7 @@ from federator.planning.kernels.tables import LEASE
 from federator.planning.linear.cap_rows import CapRows
 from federator.planning.linear.hours import asked_by, hour_rows, in_use_rows
 from federator.planning.linear.starts import starts_of
-from federator.planning.linear.terms import NO_INTS, Floats, Ints, Pile, Row, RowKind, Terms
+from federator.planning.linear.terms import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.places.candidates import machines
 from federator.planning.renting.burst import Bursting
 from federator.planning.renting.case import Case
@@ -189,7 +189,7 @@ class _Builder:
     def _class(self, klass: int, starts: Ints) -> None:
         """The other columns of one class, its row, and what policies require for it."""
         members = self.classes[klass]
-        serve = Terms(RowKind.SERVE, f"class/{members[0].id}", len(members), len(members))
+        serve = Terms(f"class/{members[0].id}", len(members), len(members), serves=klass)
         serve.extend(starts, np.ones(len(starts)))
         committed: list[int] = starts[self.starts.now[starts]].tolist()
         bursting, offers = self.evaluator.bursting, self.world.offers(members[0])
@@ -254,7 +254,7 @@ class _Builder:
         wanted = [price for price in prices if price is not None]
         if not wanted:
             return
-        row = Terms(RowKind.REQUIRED, f"required/{members[0].id}", len(wanted), np.inf)
+        row = Terms(f"required/{members[0].id}", len(wanted), np.inf)
         for column in committed:
             row.add(column, 1.0)
         row.add(self.pile.add(Kind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
@@ -290,14 +290,14 @@ class _Builder:
         usual = (1,) if self.world.places[place].shared else (1, 2, 4, 8)
         for step in sorted({*usual, *gpus.tolist()} - {0}):
             room = float(sum(h.gpus // step for h in lot.hosts))
-            row = Terms(RowKind.FIT, f"fit/{key}/{step}", -np.inf, room)
+            row = Terms(f"fit/{key}/{step}", -np.inf, room)
             row.extend(columns, (nodes * (gpus // step)).astype(np.float64))
             self.rows.append(row)
         for kind, name, free in (
             (1, "cpus", sum(h.cpus_milli for h in lot.hosts)),
             (2, "memory", sum(h.memory_mib for h in lot.hosts)),
         ):
-            row = Terms(RowKind.FIT, f"{name}/{key}", -np.inf, float(free))
+            row = Terms(f"{name}/{key}", -np.inf, float(free))
             row.extend(columns, self.asks[ways, kind])
             self.rows.append(row)
 
@@ -311,7 +311,7 @@ class _Builder:
 
     def _row(self, name: str, high: float) -> Terms:
         if name not in self.named:
-            self.named[name] = Terms(RowKind.RENTAL, name, -np.inf, high)
+            self.named[name] = Terms(name, -np.inf, high)
             self.rows.append(self.named[name])
         return self.named[name]
 
@@ -329,7 +329,7 @@ class _Builder:
             if target <= 0:
                 continue
             name = f"guarantee/{guarantee.queue}/{guarantee.model}"
-            row = Terms(RowKind.GUARANTEE, name, float(target), np.inf)
+            row = Terms(name, float(target), np.inf)
             inside = np.array([under(job.queue, guarantee.queue) for job in self.numbers.heads], dtype=bool)
             counts = [not at.rented and guarantee.model in ("", at.model) for at in self.world.places]
             mine = now[inside[starts.klass[now]] & np.array(counts, dtype=bool)[starts.at[now]]]

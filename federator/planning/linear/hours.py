@@ -15,7 +15,7 @@ import numpy as np
 
 from federator.model.snapshot import JobView
 from federator.planning.linear.starts import Starts
-from federator.planning.linear.terms import Floats, RowKind, Terms
+from federator.planning.linear.terms import Floats, Terms
 from federator.planning.places.yard import Lot
 from federator.planning.scheduling.ways import Numbers
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
@@ -38,7 +38,7 @@ def in_use_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats)
         over = np.flatnonzero((bucket_of == bucket) & (start_h < low_h))
         for place in np.unique(at[over]).tolist():
             name = hours_row(world.places[place].key, bucket, IN_USE)
-            row = Terms(RowKind.HOURS, name, -np.inf, free_gpus(lots[place], world.now, low_h))
+            row = Terms(name, -np.inf, free_gpus(lots[place], world.now, low_h))
             columns = starts.hours_column[over[at[over] == place]]
             row.extend(columns, asks[starts.way[columns], 0])
             rows.append(row)
@@ -60,11 +60,9 @@ def hour_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats, l
             for number, (name, unit) in enumerate(KINDS):
                 if begin == end or not binding[number, bucket]:
                     continue
-                kind, begins_h = RowKind.HOURS, np.inf
-                if number == 0:
-                    kind, begins_h = RowKind.GPU_HOURS, BUCKETS_H[bucket]
                 row_name = hours_row(world.places[place].key, bucket, name)
-                row = Terms(kind, row_name, -np.inf, unit * float(free[number, bucket]), begins_h)
+                begins_h = np.inf if number else BUCKETS_H[bucket]  # of GPU-hours alone
+                row = Terms(row_name, -np.inf, unit * float(free[number, bucket]), begins_h=begins_h)
                 row.extend(columns[begin:end], hours[begin:end] * (unit * asks[begin:end, number]))
                 rows.append(row)
     return [row for row in rows if row]

@@ -5,7 +5,6 @@ A model of a window has some ten to fifty thousand columns and a hundred thousan
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -18,46 +17,28 @@ NO_INTS: Ints = np.empty(0, dtype=np.int64)
 NO_FLOATS: Floats = np.empty(0, dtype=np.float64)
 
 
-class RowKind(IntEnum):
-    """What a row is about."""
-
-    SERVE = 0
-    """The jobs of a class, shared out over its columns."""
-    FIT = 1
-    """Room on hosts now."""
-    RENTAL = 2
-    """Machines that are to be had, or GPUs beside jobs that rent."""
-    GPU_HOURS = 3
-    """What a place has in a bucket; shared with work that a window does not show."""
-    HOURS = 4
-    """The same of cores and memory, and GPUs in use when a bucket ends."""
-    CAP = 5
-    GUARANTEE = 6
-    REQUIRED = 7
-    """What a policy wants rented now."""
-
-
 class Row(NamedTuple):
     """`low` ≤ Σ coefficients × columns ≤ `high`. The name is what its price is kept by from turn to turn; nothing is read out of it."""
 
-    kind: RowKind
     name: str
     low: float
     high: float
     columns: Ints
     coefficients: Floats
-    begins_h: float
-    """In how many hours GPU-hours are there; infinite of all other rows."""
+    serves: int = -1
+    """The class whose jobs it shares out over its columns; -1 for all other rows."""
+    begins_h: float = np.inf
+    """In how many hours the GPU-hours of a bucket are there, which are shared with work that a window does not show; infinite for all other rows."""
 
 
 @dataclass
 class Terms:
     """A row that is being made. Parts come in the order of their columns."""
 
-    kind: RowKind
     name: str
     low: float
     high: float
+    serves: int = -1
     begins_h: float = np.inf
     _columns: list[Ints | Sequence[int]] = field(default_factory=list)
     _coefficients: list[Floats | Sequence[float]] = field(default_factory=list)
@@ -83,7 +64,7 @@ class Terms:
         """What it has come to."""
         columns = np.concatenate([NO_INTS, *self._columns]).astype(np.int64, copy=False)
         coefficients = np.concatenate([NO_FLOATS, *self._coefficients])
-        return Row(self.kind, self.name, self.low, self.high, columns, coefficients, self.begins_h)
+        return Row(self.name, self.low, self.high, columns, coefficients, self.serves, self.begins_h)
 
 
 class Pile:
@@ -106,12 +87,11 @@ class Pile:
 
     def extend(
         self, kind: Ints, klass: Ints, place: Ints, price: Floats, upper: Floats, start_s: Floats
-    ) -> int:
-        """Many more; return the index of the first."""
+    ) -> None:
+        """Many more."""
         self._flush()
         self._parts.append((kind, klass, place, price, upper, start_s))
         self._count += len(kind)
-        return self._count - len(kind)
 
     def arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         """All of them."""

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
-from federator.planning.linear.terms import Row, RowKind
+from federator.planning.linear.terms import Row
 from federator.planning.places.yard import need_of
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS
@@ -123,7 +123,7 @@ def per_job_cpsat(problem: Problem, limit_s: float) -> Starts | str:
 
 def _add_row(model: cp_model.CpModel, row: Row, variables: Sequence[Sequence[cp_model.IntVar]]) -> None:
     """A class's row is one for each of its jobs; the others are sums over all of them, in thousandths."""
-    if row.kind is RowKind.SERVE:
+    if row.serves >= 0:
         for member in zip(*(variables[column] for column in row.columns), strict=True):
             model.add_exactly_one(member)
         return
