@@ -1,6 +1,6 @@
 """The one door to OR-Tools: a linear program in arrays, and GLOP, which solves it and solves it again with other bounds.
 
-OR-Tools' own Python model makes an object of each column, which takes longer than solving it; so arrays go into its messages (`ModelProto`) directly.
+OR-Tools' own Python model takes columns one by one; whole arrays go into its messages (`ModelProto`).
 """
 
 from typing import NamedTuple

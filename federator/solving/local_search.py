@@ -30,9 +30,9 @@ LEAST_USD = 0.005
 
 
 class Change(NamedTuple):
-    """Starts, and the order in which the rest go on; `share`: the part of the whole cost that the job has for which it is made."""
+    """Starts, and the order in which the rest go on; `job`: for whom the change is made."""
 
-    share: float
+    job: str
     starts: dict[str, int]
     order: Mapping[str, int] | None
 
@@ -44,9 +44,10 @@ def improve(judge: Evaluator, best: Scored) -> tuple[Scored, Evaluator, int]:
     while again:
         again = False
         tried: list[tuple[dict[str, int], Mapping[str, int] | None]] = []
-        for share, starts, order in _changes(judge, best):
+        for job, starts, order in _changes(judge, best):
+            dear = best.costs[job].total >= DEAR * best.total
             beyond = judge.work.looks - CARRYING_OUT * trials > until
-            if trials >= TRIALS or (beyond and (trials >= DEAR_TRIALS or share < DEAR)):
+            if trials >= TRIALS or (beyond and (trials >= DEAR_TRIALS or not dear)):
                 return best, judge, trials
             if (starts, order) in tried:
                 continue
@@ -68,11 +69,10 @@ def _changes(judge: Evaluator, best: Scored) -> Iterator[Change]:
         (job, place) for job in jobs for place in _places(judge, job) if place != best.starts.get(job.id)
     ]
     for job in jobs:
-        share = best.costs[job.id].total / best.total
         others = {name: at for name, at in best.starts.items() if name != job.id}
         for place in (place for mover, place in moves if mover is job):
-            yield Change(share, _beside(judge, job, place, others), judge.order)
-        yield Change(share, others, _moved(judge, job, last=job.id in best.starts))
+            yield Change(job.id, _beside(judge, job, place, others), judge.order)
+        yield Change(job.id, others, _moved(judge, job, last=job.id in best.starts))
     for only in (False, True):
         for job, place in moves:
             yield from _against(judge, best, job, place, only=only)
@@ -81,7 +81,6 @@ def _changes(judge: Evaluator, best: Scored) -> Iterator[Change]:
 def _against(judge: Evaluator, best: Scored, job: JobView, place: int, *, only: bool) -> Iterator[Change]:
     """Start the job instead of one that starts there; or let that one stay as the `only` one, and the job be the next in turn."""
     world, everywhere = judge.world, len(best.starts) <= FEW or bool(judge.world.caps.rows)
-    share = best.costs[job.id].total / best.total
     here = {
         name
         for name, at in best.starts.items()
@@ -91,10 +90,10 @@ def _against(judge: Evaluator, best: Scored, job: JobView, place: int, *, only: 
         if only:
             kept = {other: at for other, at in best.starts.items() if other == name or other not in here}
             kept.pop(job.id, None)
-            yield Change(share, kept, _moved(judge, job, last=False))
+            yield Change(job.id, kept, _moved(judge, job, last=False))
         else:
             others = {other: at for other, at in best.starts.items() if other not in (name, job.id)}
-            yield Change(share, _beside(judge, job, place, others), judge.order)
+            yield Change(job.id, _beside(judge, job, place, others), judge.order)
 
 
 def _beside(judge: Evaluator, job: JobView, place: int, others: Mapping[str, int]) -> dict[str, int]:
