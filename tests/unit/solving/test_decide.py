@@ -14,7 +14,7 @@ from federator.planning.plans import greedy
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
-from federator.solving import glop, linear, local_search
+from federator.solving import glop, linear
 from federator.solving.decide import decide
 from federator.solving.least import least_usd
 from tests.support.worlds import (
@@ -159,16 +159,17 @@ def test_that_nothing_can_be_cheaper_is_never_said_where_something_is(problem: P
 
 
 def test_rentals_that_a_model_decides_are_not_tried_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a turn takes is plans that are scored: the first one, four by the model, each rental taken back, and those of the local search."""
     jobs = [a_job(f"tight-{n}", gpus=4, deadline_at=NOW + 1.2 * HOUR, value_usd=50.0) for n in range(20)]
-    scored: list[int] = []
-    score = Evaluator.score
+    problem = a_world(jobs, [_full()], [an_offer()], [bursting()])
+    tried: list[Evaluator] = []
 
-    def counted(evaluator: Evaluator, starts: dict[str, int]) -> Scored:
-        scored.append(len(starts))
-        return score(evaluator, starts)
+    def one_by_one(evaluator: Evaluator) -> Scored:
+        tried.append(evaluator)
+        return evaluator.score({})
 
-    monkeypatch.setattr(Evaluator, "score", counted)
-    plan = decide(a_world(jobs, [_full()], [an_offer()], [bursting()]), stages=("greedy", "lp"))
+    monkeypatch.setattr("federator.solving.decide.with_rentals", one_by_one)
+    plan = decide(problem, stages=("greedy", "lp"))
     assert len([action for action in plan.actions if isinstance(action, Rent)]) > 1
-    assert len(scored) <= 1 + 4 + greedy.TAKEN_BACK + local_search.TRIALS
+    assert not tried
+    decide(problem, stages=("greedy",))
+    assert tried, "where no model follows, they are"
