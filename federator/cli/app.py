@@ -99,12 +99,15 @@ def build_app() -> App:
 
 def run_command(words: Sequence[str]) -> int:
     """Run the command that these words are; answers its exit code."""
+    return run_app(build_app(), words)
+
+
+def run_app(app: App, words: Sequence[str]) -> int:
+    """Run one of this application's commands; every way of ending becomes an exit code."""
     try:
-        code = build_app()(
-            _with_input(words), exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        code = app(_with_input(words), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        verb = " ".join(("federator", *(error.command_chain or ()), "--help"))
+        verb = " ".join((app.name[0], *(error.command_chain or ()), "--help"))
         say_error(f"{_what(error)} (see {verb})")
         return USAGE
     except FederatorError as error:

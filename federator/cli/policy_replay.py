@@ -75,7 +75,7 @@ def replay(
     json:
         Write all figures to this file.
     report:
-        Write a page with plots to this HTML file; it opens without a network.
+        Write a page of tables to this HTML file; it opens without a network.
     """
     from msgspec.structs import replace
 

@@ -17,7 +17,6 @@ from federator.cli.forecast_looks import show_looks
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.planner import ready_planner
 from federator.cli.session import HERE, Connection
-from federator.cli.table import table
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration, parse_duration_s
 
@@ -36,7 +35,6 @@ TELL_EVERY_S = 30.0
 AS_IT_IS, NOT_LIVE = WhatIf(), LiveOptions()
 
 app = App(name="simulate")
-app.command(table)
 app.command(faults)
 
 
@@ -98,7 +96,7 @@ def simulate(
     json:
         Write all figures to this file.
     report:
-        Write a page with plots to this HTML file; it opens without a network.
+        Write a page of tables to this HTML file; it opens without a network.
     looks:
         So often, such as 30m, look at what open jobs are told of their starts and ends, and say how often that was true.
     """

@@ -1,4 +1,4 @@
-"""The head of a report on two sides: what was changed, what it comes to, by queue, and which jobs fare otherwise. The plots below are the report's own."""
+"""The head of a report on two sides: what was changed, what it comes to, by queue, and which jobs fare otherwise."""
 
 from collections.abc import Sequence
 from html import escape

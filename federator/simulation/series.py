@@ -1,4 +1,4 @@
-"""A schedule over time, and by kinds of jobs: what the report plots. All of it comes from the rows of the schedule."""
+"""A schedule over time, and by kinds of jobs: what plots need. All of it comes from the rows of the schedule."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from federator.simulation.comparison.cases import Run, all_cases, chosen, runs_of
-from federator.simulation.comparison.judging import key_of
-from federator.simulation.comparison.running import Orders, make
+from tests.lab.comparison.cases import Run, all_cases, chosen, runs_of
+from tests.lab.comparison.judging import key_of
+from tests.lab.comparison.running import Orders, make
 from tests.support import ten_clusters
 
 

@@ -47,9 +47,9 @@ def test_one_run_writes_what_it_was_asked_for(
     assert (run["figures"]["jobs"], run["figures"]["finished"], run["figures"]["missed"]) == (4, 4, 2)
     assert run["figures"]["violations"] == []
     text = page.read_text()
-    assert "http://" not in text.replace("http://www.w3.org", "")
+    assert "http://" not in text
     assert "https://" not in text
-    assert text.count("<svg") >= 5
+    assert "<h2>Side by side</h2>" in text
     assert "50.00" in ran.out
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.simulation.comparison import elasticflow
-from federator.simulation.comparison.cases import Case, all_cases, jobs_of, runs_of, world_of
 from federator.simulation.traces import read_trace
 from federator.simulation.work import RESUMING_S, Progress, TraceForm, request_of
+from tests.lab.comparison import elasticflow
+from tests.lab.comparison.cases import Case, all_cases, jobs_of, runs_of, world_of
 from tests.unit.simulation.tiny import job
 
 FORMS = (TraceForm(1, 2, 1.8), TraceForm(2, 8, 6.0))

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from federator.simulation import plots
-from federator.simulation.comparison.cases import LOADS, OURS, SIGMA, VALUE_FACTOR, WAIT_USD_GPU_H
-from federator.simulation.comparison.equal_misses import (
+from federator.simulation.report import STYLE
+from federator.simulation.schedulers import PATIENT, SCHEDULERS
+from tests.lab import plots
+from tests.lab.comparison.cases import LOADS, OURS, SIGMA, VALUE_FACTOR, WAIT_USD_GPU_H
+from tests.lab.comparison.equal_misses import (
     BURSTING,
     SPOT,
     curves_of,
@@ -16,10 +18,10 @@ from federator.simulation.comparison.equal_misses import (
     picture,
     spot_table,
 )
-from federator.simulation.comparison.judging import Row, build
-from federator.simulation.comparison.offers import A100, DELAY_S, SOURCES, V100, usd_gpu_h
-from federator.simulation.comparison.running import Made
-from federator.simulation.comparison.tables import (
+from tests.lab.comparison.judging import Row, build
+from tests.lab.comparison.offers import A100, DELAY_S, SOURCES, V100, usd_gpu_h
+from tests.lab.comparison.running import Made
+from tests.lab.comparison.tables import (
     Cells,
     Group,
     against_table,
@@ -29,10 +31,8 @@ from federator.simulation.comparison.tables import (
     means_table,
     prototype_table,
 )
-from federator.simulation.report import COLOURS, STYLE
-from federator.simulation.schedulers import PATIENT, SCHEDULERS
 
-COLOUR = dict(zip(SCHEDULERS, COLOURS, strict=True))
+COLOUR = dict(zip(SCHEDULERS, plots.COLOURS, strict=True))
 MONEY = {
     "owned GPUs": "#7fa8e0",
     "rent": "#d9822b",
@@ -127,7 +127,7 @@ def page(table: Table, data: Path) -> str:
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Schedulers compared</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head><body>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}{plots.STYLE}</style></head><body>'
         f'<h1>Schedulers compared</h1>{about}<div class="key">{key}</div><div class="grid2">{"".join(sections)}</div></body></html>\n'
     )
 

@@ -17,9 +17,9 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration
-from federator.simulation.comparison.cases import Run
-from federator.simulation.comparison.judging import Result, carried_out, key_of
 from federator.simulation.running import Moment
+from tests.lab.comparison.cases import Run
+from tests.lab.comparison.judging import Result, carried_out, key_of
 
 Tell = Callable[[str], None]
 EFFORT = {"ours": 6.0, "greedy": 2.0}

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.simulation.comparison.cases import Case, all_cases, chosen, jobs_of, runs_of, world_of
-from federator.simulation.comparison.judging import Result, Row, carried_out
-from federator.simulation.comparison.offers import A100, V100, usd_gpu_h
-from federator.simulation.comparison.pages import markdown, page, table_of
-from federator.simulation.comparison.running import Made
-from federator.simulation.comparison.tables import against_table, groups_of, prototype_table
 from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.study import mean_of
 from federator.simulation.work import request_of
+from tests.lab.comparison.cases import Case, all_cases, chosen, jobs_of, runs_of, world_of
+from tests.lab.comparison.judging import Result, Row, carried_out
+from tests.lab.comparison.offers import A100, V100, usd_gpu_h
+from tests.lab.comparison.pages import markdown, page, table_of
+from tests.lab.comparison.running import Made
+from tests.lab.comparison.tables import against_table, groups_of, prototype_table
 from tests.support import ten_clusters
 from tests.unit.simulation.tiny import TURN_S
 

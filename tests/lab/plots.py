@@ -13,6 +13,13 @@ LINE_HEIGHT = 240.0
 NAMES = 60.0
 """Room for the longest name of a scheduler, beside a row."""
 ROW = 22.0
+COLOURS = ("#1f5fbf", "#d9822b", "#2f9e5b", "#8a56c2", "#c43d5a", "#6b7280", "#b08d00", "#0f9aa8", "#7c4a1e")
+STYLE = """
+.key { display: flex; flex-wrap: wrap; gap: 4px 16px; margin: 4px 0 8px; color: var(--soft); } .key i { display: inline-block; width: 11px; height: 11px;
+  border-radius: 3px; margin-right: 6px; }
+svg { width: 100%; height: auto; display: block; } svg text { font-size: 11.5px; fill: var(--soft); } svg .grid { stroke: var(--line); stroke-width: 1; }
+"""
+"""What plots and their keys need of the page's style."""
 Text = Callable[[float], str]
 
 

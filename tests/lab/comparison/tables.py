@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.simulation.comparison.judging import Row
 from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.study import Mean, mean_of
+from tests.lab.comparison.judging import Row
 
 PROTOTYPE = {
     "multikueue_like": "race",

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Offer
 from federator.simulation.clouds import Mood
-from federator.simulation.comparison.offers import A100, V100, on_spot
 from federator.simulation.spot_events import read_history
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool
+from tests.lab.comparison.offers import A100, V100, on_spot
 
 DAY_S = 86_400.0
 SAVES_S = 600.0

@@ -10,13 +10,19 @@ from pathlib import Path
 import msgspec
 
 from federator.simulation.accounting import Figures, figures, quantile
-from federator.simulation.comparison.cases import INTERACTIVE, Run, jobs_of, world_of
 from federator.simulation.running import Moment, Outcome, simulate
 from federator.simulation.schedulers import patient
 from federator.simulation.work import TraceJob
+from tests.lab.comparison.cases import INTERACTIVE, Run, jobs_of, world_of
 
-PACKAGES = ("federator", "federator_agent", "federator_policies", "federator_providers")
-NOT_SIMULATED = ("cli", "web", "bench")
+PACKAGES = (
+    "federator",
+    "federator_agent",
+    "federator_policies",
+    "federator_providers",
+    "tests.lab.comparison",
+)
+NOT_SIMULATED = ("cli",)
 """Parts of our own that no simulation runs through."""
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from federator.simulation import plots
-from federator.simulation.comparison.judging import Row
-from federator.simulation.comparison.tables import Cells
+from tests.lab import plots
+from tests.lab.comparison.judging import Row
+from tests.lab.comparison.tables import Cells
 
 BURSTING, SPOT = "bursting", "spot"
 

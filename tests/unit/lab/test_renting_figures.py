@@ -10,8 +10,12 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
 from federator.simulation.clouds import Mood
-from federator.simulation.comparison.cases import all_cases, chosen, jobs_of, runs_of, world_of
-from federator.simulation.comparison.equal_misses import (
+from federator.simulation.running import simulate
+from federator.simulation.schedulers import SCHEDULERS, patient
+from federator.simulation.spot_events import SpotEvent, SpotHistory
+from federator.simulation.work import Progress, TraceJob
+from tests.lab.comparison.cases import all_cases, chosen, jobs_of, runs_of, world_of
+from tests.lab.comparison.equal_misses import (
     Beside,
     Point,
     best,
@@ -20,16 +24,12 @@ from federator.simulation.comparison.equal_misses import (
     picture,
     spot_table,
 )
-from federator.simulation.comparison.judging import Row
-from federator.simulation.comparison.offers import A100, on_spot, usd_gpu_h
-from federator.simulation.comparison.renting import SAVES_S
-from federator.simulation.plots import standalone
-from federator.simulation.running import simulate
-from federator.simulation.schedulers import SCHEDULERS, patient
-from federator.simulation.spot_events import SpotEvent, SpotHistory
-from federator.simulation.work import Progress, TraceJob
+from tests.lab.comparison.judging import Row
+from tests.lab.comparison.offers import A100, on_spot, usd_gpu_h
+from tests.lab.comparison.renting import SAVES_S
+from tests.lab.plots import standalone
 from tests.support import ten_clusters
-from tests.unit.simulation.test_comparison import row
+from tests.unit.lab.test_comparison import row
 from tests.unit.simulation.tiny import HOUR_S, OFFER, TURN_S, job, renting_world, run
 
 COUNTS = "trace,t_s,time,instances\ngcp-a100x1-us-east1-b,0,x,3\ngcp-a100x1-us-east1-b,600,x,2\n"

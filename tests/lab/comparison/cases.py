@@ -13,9 +13,16 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Offer
-from federator.simulation.comparison.elasticflow import PUBLISHED, TRACE, cluster_world, elastic
-from federator.simulation.comparison.offers import A100, SITES, V100, usd_gpu_h
-from federator.simulation.comparison.renting import (
+from federator.simulation.loads import LoadOptions, prepared
+from federator.simulation.schedulers import SCHEDULERS
+from federator.simulation.traces import read_trace
+from federator.simulation.work import TraceJob
+from federator.simulation.world import World, WorldSite
+from federator.simulation.world_files import host_pool, load_world
+from federator.wire.named_files import read_table
+from tests.lab.comparison.elasticflow import PUBLISHED, TRACE, cluster_world, elastic
+from tests.lab.comparison.offers import A100, SITES, V100, usd_gpu_h
+from tests.lab.comparison.renting import (
     EACH_USD,
     PATIENCE,
     WORKS,
@@ -24,13 +31,6 @@ from federator.simulation.comparison.renting import (
     renting_jobs,
     renting_world,
 )
-from federator.simulation.loads import LoadOptions, prepared
-from federator.simulation.schedulers import SCHEDULERS
-from federator.simulation.traces import read_trace
-from federator.simulation.work import TraceJob
-from federator.simulation.world import World, WorldSite
-from federator.simulation.world_files import host_pool, load_world
-from federator.wire.named_files import read_table
 
 INTERACTIVE = "interactive"
 VALUE_FACTOR = 3.0

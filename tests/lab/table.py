@@ -1,4 +1,4 @@
-"""`federator simulate table`: every scheduler on the published work, as one table. What is compared is in `federator.simulation.comparison`."""
+"""`python -m tests.lab table`: every scheduler on the published work, as one table. What is compared is in `tests.lab.comparison`."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_duration_s
 
 if TYPE_CHECKING:
-    from federator.simulation.comparison.running import Made
+    from tests.lab.comparison.running import Made
 
 
 def table(
@@ -51,9 +51,9 @@ def table(
         Use results of other builds, too.
     """
     from federator.cli.exits import FAILED, OK
-    from federator.simulation.comparison.cases import all_cases, chosen, runs_of
-    from federator.simulation.comparison.running import Orders, make
     from federator.simulation.schedulers import SCHEDULERS
+    from tests.lab.comparison.cases import all_cases, chosen, runs_of
+    from tests.lab.comparison.running import Orders, make
 
     if not 1 <= jobs <= 4 * (os.cpu_count() or 1):
         raise Invalid("must be at least 1, and not many times the cores that there are", field="--jobs")
@@ -83,8 +83,8 @@ def _write(out: Path, data: Path, made: "Made") -> bool:
 
     from federator.cli.layout import Column
     from federator.cli.output import show_rows
-    from federator.simulation.comparison.pages import markdown, page, pictures, table_of
-    from federator.simulation.comparison.tables import means_table
+    from tests.lab.comparison.pages import markdown, page, pictures, table_of
+    from tests.lab.comparison.tables import means_table
 
     found = table_of(made)
     (out / "table.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
