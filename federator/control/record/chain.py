@@ -38,6 +38,7 @@ class Chain:
     def __init__(self, records: Records, clock: Clock, signer: Signer) -> None:
         self._records, self._clock, self._signer = records, clock, signer
         self._pending: dict[str, SealedLine] = {}
+        self._written = asyncio.Event()
         self._begins: tuple[str, int] = ("", 0)
         self.begun = False
         self.missing: list[Head] = []
@@ -73,8 +74,11 @@ class Chain:
     async def run(self) -> None:
         """Seal what comes, until cancelled."""
         while True:
+            if not self._pending:
+                self._written.clear()
+                await self._written.wait()
+            await asyncio.sleep(EVERY_S)  # so that one seal takes in what is written together
             await self.seal()
-            await asyncio.sleep(EVERY_S)
 
     async def seal(self) -> None:
         """Take all that is written into the chain."""
@@ -123,6 +127,7 @@ class Chain:
         ]
         if written:
             self._pending |= {line.id: line for line in written}
+            self._written.set()
             self._signer.journal.add(self.state.number, written)
 
     async def _noted(self, notes: Sequence[Note]) -> dict[str, SealedLine]:
