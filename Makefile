@@ -10,8 +10,10 @@ ARGS ?=
 BIN := $(VENV)/bin
 LOCK_VENV := .venv-lock
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Compiling all sources anew for each of a thousand processes takes a third of the time.
+export PYTHONDONTWRITEBYTECODE :=
 # Who takes long is not waited for while others could run.
-QUICK := -m "not real" -n 2 --dist worksteal
+QUICK := -n 2 --dist worksteal
 # They wait more than they work; those that share a cluster take turns, and the longest begin (tests/conftest.py).
 REAL := -m real -n 3 --dist loadgroup --no-loadscope-reorder
 # With ARGS one of the two parts may have nothing to run, which pytest calls 5.
@@ -20,7 +22,7 @@ LINTED := federator agents providers policies tests tools
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help testbed-oidc demo dev test lint fmt unit testbed-kubernetes test-kubernetes test-federation sim fuzz kills docs lock clean
+.PHONY: help testbed-oidc demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation sim fuzz kills docs lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -34,7 +36,7 @@ dev: $(VENV)/.dev-installed  ## install everything that working on Federator nee
 
 test: lint  ## check everything and run every test; what CI runs
 	@echo "== tests without real processes, on two cores"
-	@$(BIN)/python -m pytest $(QUICK) $(ARGS) $(NONE_IS_FINE)
+	@$(BIN)/python -m pytest -m "not real" $(QUICK) $(ARGS) $(NONE_IS_FINE)
 	@echo "== tests of real processes, three at a time"
 	@$(BIN)/python -m pytest $(REAL) $(ARGS) $(NONE_IS_FINE)
 
@@ -54,8 +56,12 @@ fmt: $(VENV)/.dev-installed  ## format the code, and mend what can be mended by 
 	@$(BIN)/ruff check --quiet --fix-only $(LINTED)
 	@$(BIN)/ruff format --quiet $(LINTED)
 
-unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes
-	@$(BIN)/python -m pytest $(QUICK) $(ARGS)
+unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes, and no property tried on many examples
+	@$(BIN)/python -m pytest -m "not real and not slow" $(QUICK) $(ARGS)
+
+nightly: $(VENV)/.dev-installed  ## ten times the examples of each property, every planted bug, and SEEDS=1000 of sim (an hour or two)
+	@FEDERATOR_NIGHTLY=1 $(BIN)/python -m pytest -m "slow and not real" $(QUICK) -o timeout=0 $(ARGS)
+	@$(MAKE) sim SEEDS=$(or $(SEEDS),1000)
 
 testbed-kubernetes:  ## build a Kubernetes for the tests, once, outside the tree (ten minutes)
 	@tests/testbeds/kubernetes/build.sh

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from federator.planning import kernels
+from tests.support.examples import examples
 from tests.support.turns import turns
 
 HERE = Path(__file__).parent
@@ -48,13 +49,19 @@ LONG = (
     "tests/system/test_leaders",
 )
 """What takes minutes begins first, so that at the end of a run nobody waits for one of these alone."""
+SLOW = ("properties/", "unit/simulation/faults/")
+"""What is tried on many examples, or plays seeds of whole federations: not in `make unit`, and far more of it in `make nightly`."""
 PROCESS_FREE = ("contract/stores/", "contract/wire/")
 """Suites that start no process, but for a parameter that does."""
 
 # Examples are drawn anew on each run at home, and are the same on each run in CI; both print the blob that reproduces a
 # failure. There is no deadline: nothing asserts on the speed of the machine.
 settings.register_profile(
-    "home", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "home",
+    deadline=None,
+    max_examples=examples(40),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("ci", settings.get_profile("home"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "home")
@@ -98,11 +105,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark those with real processes: they get a second try, and several run at a time."""
+    """Mark those with real processes, which get a second try and run several at a time, and those that are slow."""
     for item in items:
         if _has_real_processes(item):
             item.add_marker(pytest.mark.real)
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if _path(item).startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=_place)
 
 

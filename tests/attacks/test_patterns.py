@@ -6,7 +6,7 @@ A pattern that meets only text of our own is held to it as well: nobody has to k
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 from typing import NamedTuple
 
 import pytest
@@ -14,10 +14,9 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.wire.jobfile import read_job
 from federator_agent.globs import matching
+from tests.architecture import sources
 from tests.support.patterns import slow_word
 
-HERE = Path(__file__).parents[2]
-SOURCES = ("federator", "agents", "providers", "policies")
 FROM_EACH_PLACE = {"search", "sub", "subn", "split", "findall", "finditer"}
 FROM_THE_START = {"match", "fullmatch"}
 FLAGS = {"DOTALL", "IGNORECASE", "MULTILINE", "VERBOSE", "ASCII"}
@@ -117,8 +116,13 @@ def test_a_job_file_cannot_ask_for_the_whole_directory_over_and_over() -> None:
     assert refused.value.field == "$.outputs[0]"
 
 
-def _patterns() -> Iterator[Written]:
-    trees = {path: ast.parse(path.read_text()) for path in _files()}
+@cache
+def _patterns() -> tuple[Written, ...]:
+    return tuple(_found())
+
+
+def _found() -> Iterator[Written]:
+    trees = {path: sources.tree(path) for path in sources.modules(*sources.PACKAGES)}
     used = {(path, name, how) for path, tree in trees.items() for name, how in _uses(tree)}
     constants: dict[str, set[str]] = {}
     for line in (line for tree in trees.values() for line in tree.body if isinstance(line, ast.Assign)):
@@ -126,10 +130,9 @@ def _patterns() -> Iterator[Written]:
         if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
             constants.setdefault(target.id, set()).add(value.value)
     for path, tree in trees.items():
-        where = str(path.relative_to(HERE))
         names = {id(node.value): node for node in ast.walk(tree) if isinstance(node, ast.Assign)}
         for node in ast.walk(tree):
-            for pattern, flags, how in _written(node, where, constants):
+            for pattern, flags, how in _written(node, path, constants):
                 named = names.get(id(node))
                 name = named.targets[0].id if named and isinstance(named.targets[0], ast.Name) else ""
                 # A public name may be used by anybody.
@@ -139,12 +142,7 @@ def _patterns() -> Iterator[Written]:
                     if known == name and (at == path or not name.startswith("_"))
                 }
                 search = how in FROM_EACH_PLACE or bool(ways & FROM_EACH_PLACE)
-                yield Written(f"{where}:{node.lineno}", pattern, flags, search)  # type: ignore[attr-defined]
-
-
-def _files() -> Iterator[Path]:
-    for source in SOURCES:
-        yield from sorted((HERE / source).rglob("*.py"))
+                yield Written(f"{path}:{node.lineno}", pattern, flags, search)  # type: ignore[attr-defined]
 
 
 def _uses(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,6 @@ from tests.support.waiting import until
 from tests.testbeds.kubernetes.cluster import NAMESPACE
 from tests.testbeds.required import need
 
-pytestmark = pytest.mark.slow
 OWNER = Owner(name="here", pools=(), lend=Lending())
 HOLDS = "echo share $FEDERATOR_GPU_SHARE of $FEDERATOR_GPUS_PER_NODE; until [ -e stop ]; do sleep 0.1; done"
 

@@ -33,7 +33,6 @@ FACTORIES = {
     "kube": factories_kube,
     "slurm": factories_slurm,
 }
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=list(FACTORIES))

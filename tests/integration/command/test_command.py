@@ -10,8 +10,6 @@ from federator.client import Client, SyncClient
 from tests.integration.command.conftest import Federation
 from tests.support.waiting import PATIENCE_S, wait_until
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_file_that_holds_only_run_is_submitted_runs_and_is_shown(
     federation: Federation, tmp_path: Path

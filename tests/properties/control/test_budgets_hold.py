@@ -25,6 +25,7 @@ from federator.model.identity import Caller, Role
 from federator.model.placements import Cause, Order, Placement, PlacementStatus
 from federator.settings import LeaseSettings
 from tests.support.dispatch import ADMIN, OFFER, FakeSite, World, make_world
+from tests.support.examples import examples
 from tests.support.loops import Loop
 
 POLL_S = LeaseSettings().poll_s
@@ -282,7 +283,7 @@ def test_budgets_hold() -> None:
     run_state_machine_as_test(
         Federation,
         settings=settings(
-            max_examples=40,
+            max_examples=examples(20),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -36,6 +36,7 @@ from federator.planning.plans.greedy import plan_greedily
 from federator.ports import Transaction
 from federator.store.memory import MemoryStore
 from tests.support.dispatch import OFFER, World, make_world
+from tests.support.examples import examples
 
 PER_DAY_USD = 60.0
 INSTANCES = 3
@@ -378,13 +379,12 @@ async def _end_everywhere(world: World, placement: Placement) -> None:
             await site.say(placement, PlacementStatus.FAILED, exit_code=1, ended_at=world.clock.now())
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_no_order_of_events_breaks_capacity_quota_or_budget() -> None:
     run_state_machine_as_test(
         Committing,
         settings=settings(
-            max_examples=60,
+            max_examples=examples(30),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

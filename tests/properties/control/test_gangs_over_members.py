@@ -35,6 +35,7 @@ from federator.model.placements import (
 )
 from federator.store.memory import MemoryStore
 from tests.support.dispatch import ADA, ADMIN, World, make_world
+from tests.support.examples import examples
 
 S = PlacementStatus
 MEMBERS = ("lab", "lab-2", "lab-3")
@@ -320,6 +321,9 @@ def test_gangs_over_members() -> None:
     run_state_machine_as_test(
         Gangs,
         settings=settings(
-            max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(50),
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )

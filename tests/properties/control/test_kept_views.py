@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from federator.control.turns.observation import Observer
 from federator.model.snapshot import PoolView
 from tests.properties.control.test_committing import Committing
+from tests.support.examples import examples
 
 
 class Looking(Committing):
@@ -57,14 +58,13 @@ def _without_ends(pool: PoolView) -> PoolView:
     return replace(pool, busy=tuple(replace(busy, ends_at=0.0, overdue=False) for busy in pool.busy))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("machine", [Looking, Learning])
 def test_a_look_at_the_world_never_shows_what_is_over(machine: type[Looking]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=15,
+            max_examples=examples(10),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

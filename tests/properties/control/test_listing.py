@@ -20,6 +20,7 @@ from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rights import TeamRule
 from federator.store.memory import MemoryStore
 from federator.wire.jobfile import encode_spec
+from tests.support.examples import examples
 
 OWNERS, QUEUES, NAMES, SITES = ("ada", "bob"), ("a", "a/b", "ab"), ("x", "y"), ("home", "lab")
 AUTHORITY = Authority([TeamRule(policy="v", team="v", members=("ada", "cy"))])
@@ -127,7 +128,7 @@ questions = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(history=changes(), who=st.sampled_from(LOOKERS), wanted=questions, limit=st.integers(1, 6))
 def test_pages_are_those_of_a_full_look(
     history: list[tuple[int, dict[str, Any] | None]], who: Caller, wanted: Wanted, limit: int
@@ -147,7 +148,7 @@ def test_pages_are_those_of_a_full_look(
     assert pages == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(history=changes(), limit=st.integers(1, 20))
 def test_counts_and_the_newest_of_a_name_are_those_of_a_full_look(
     history: list[tuple[int, dict[str, Any] | None]], limit: int

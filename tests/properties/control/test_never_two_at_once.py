@@ -16,6 +16,7 @@ from federator_agent.core import instructions as do
 from federator_agent.core.machine import next_wake_boot_s
 from tests.support.dispatch import World as Dispatcher
 from tests.support.dispatch import make_world
+from tests.support.examples import examples
 from tests.unit.agent.worlds import World as Agent
 from tests.unit.agent.worlds import spec
 
@@ -107,7 +108,7 @@ class Network:
 
 
 @pytest.mark.parametrize("within_s", WITHIN_S)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(exchanges=st.lists(EXCHANGES, max_size=8), ahead=st.booleans())
 def test_it_is_gone_before_it_is_given_up_and_given_up_in_the_end(
     within_s: float, exchanges: list[Exchange], ahead: bool

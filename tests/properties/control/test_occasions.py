@@ -8,6 +8,7 @@ from federator.model.plans import Place
 from federator.planning.plans.greedy import plan_greedily
 from tests.properties.control.test_committing import Committing
 from tests.support.dispatch import World
+from tests.support.examples import examples
 
 
 class Turning(Committing):
@@ -42,13 +43,12 @@ class Turning(Committing):
         assert not [action for action in plan.actions if isinstance(action, Place)]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_work_that_fits_never_waits_for_an_occasion() -> None:
     run_state_machine_as_test(
         Turning,
         settings=settings(
-            max_examples=40,
+            max_examples=examples(20),
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

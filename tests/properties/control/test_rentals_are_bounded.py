@@ -16,6 +16,7 @@ from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus, Laun
 from federator.model.placements import Cause, Order, Placement, PlacementStatus
 from federator.settings import LeaseSettings
 from tests.support.dispatch import OFFER, FakeSite, World, make_world
+from tests.support.examples import examples
 
 POLICIES = """
 apiVersion: federator/v1
@@ -144,7 +145,9 @@ async def submit(world: World, fate: Fate, limit_s: float) -> str:
 
 @pytest.mark.timeout(900)  # hours of polls, for each of sixty fates
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @example(Fate(0, 0.0, NEVER, NEVER, NEVER, NEVER, False))
 @example(Fate(0, 0.0, NEVER, GRACE_S, 90.0, 60.0, True))

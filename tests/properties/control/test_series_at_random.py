@@ -14,6 +14,7 @@ from federator.kernel.errors import FederatorError
 from federator.model.jobs import Job, JobStatus
 from federator.store.memory import MemoryStore
 from tests.support.dispatch import ADA, SharedClock, World, make_world
+from tests.support.examples import examples
 
 BEGIN = 1_772_323_200.0
 STEP = st.one_of(
@@ -130,7 +131,7 @@ class Story:
         self.judge()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.sampled_from(["skip", "queue", "replace"]),
     st.sampled_from(["1h", "6h", "*/20 * * * *", "30 2 * * *"]),
@@ -148,7 +149,7 @@ def test_no_run_comes_twice_and_none_is_lost(overlap: str, every: str, steps: li
     asyncio.run(play())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(30))
 @given(
     st.sampled_from(["1h", "20m", "*/30 * * * *"]),
     st.lists(st.sampled_from([60.0, 300.0, 1700.0]), min_size=5, max_size=60),

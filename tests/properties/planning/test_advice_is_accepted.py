@@ -18,6 +18,7 @@ from federator.model.plans import Explanation
 from federator.planning.rules.feasibility import FILTERS
 from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, World, make_world
+from tests.support.examples import examples
 from tests.support.following_advice import follow
 
 FILTER_NAMES = {test.name for test in FILTERS}
@@ -36,7 +37,7 @@ spec:
   limits: {usd: {per_day: 400}}
 """
 the_same_jobs = settings(
-    max_examples=400, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )  # fmt: skip
 MODELS = st.sampled_from(["", "A100:", "H100:", "A100|L4:", "V100:16GB:"])
 COUNTS = st.sampled_from(["1", "2", "4", "8", "16", "0.5", "0.25", "1..4", "2..8", "0.4..1"])

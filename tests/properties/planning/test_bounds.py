@@ -19,11 +19,12 @@ from federator.solving.glop import Matrix, Model
 from federator.solving.packed import pack
 from tests.bench.solver.baselines import RULES
 from tests.bench.solver.instances import Instance, Parameters
+from tests.support.examples import examples
 from tests.support.worlds import worlds_at_random
 
 MOST_PLANS = 3_000
 at_random = settings(
-    max_examples=60,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

@@ -18,6 +18,7 @@ from federator.model.rules import CapRow, CapUnit, Effect, Filter, GuaranteeRow,
 from federator.model.snapshot import JobView, OfferView, PoolView, Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
+from tests.support.examples import examples
 from tests.support.findings import fatal_subjects
 from tests.support.worlds import (
     HOUR,
@@ -243,7 +244,7 @@ DAMAGE_TO_A_RENTAL: dict[str, Callable[[Case], Damaged]] = {
     "its deadline is gone": lambda c: _job(c, BURSTER, deadline_at=None),
 }
 often = settings(
-    max_examples=15,
+    max_examples=examples(5),
     deadline=None,
     phases=[Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.too_slow],

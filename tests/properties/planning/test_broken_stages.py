@@ -16,10 +16,11 @@ from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from federator.solving.glop import Model, Relaxed
 from tests.bench.solver.instances import Instance, Parameters
+from tests.support.examples import examples
 from tests.support.worlds import changed, worlds_at_random
 
 at_random = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )  # fmt: skip
 Spoil = Callable[[Relaxed, int], Relaxed | None]
 

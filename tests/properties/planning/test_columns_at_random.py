@@ -13,10 +13,11 @@ from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS_H
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
+from tests.support.examples import examples
 from tests.support.worlds import worlds_at_random
 
 HOURS = tuple(pairwise(BUCKETS_H))
-at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+at_random = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _gpu_h(table: Columns, column: int) -> float:

@@ -7,9 +7,10 @@ from federator.planning.rules.feasibility import FILTERS, reject
 from federator.planning.rules.gates import Gates
 from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
+from tests.support.examples import examples
 from tests.support.worlds import worlds_at_random
 
-at_random = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+at_random = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _agree(problem: Problem) -> None:

@@ -16,10 +16,11 @@ from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support import plain_schedule as plain
+from tests.support.examples import examples
 from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, worlds_at_random
 
-at_random = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+at_random = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _same(world: World, found: Mapping[str, Booking], expected: Mapping[str, Booking]) -> None:

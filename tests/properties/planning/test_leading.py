@@ -27,6 +27,7 @@ from federator.solving.outlook import look_ahead
 from federator.wire.solver_files import from_problem, to_problem
 from tests.properties.planning.test_outlook import POOLS, chosen, crowds
 from tests.properties.planning.test_window import a_line, tight
+from tests.support.examples import examples
 from tests.support.worlds import (
     HOUR,
     NOW,
@@ -64,7 +65,7 @@ def led_worlds(draw: st.DrawFn) -> Problem:
     return replace(problem, leads=tuple(leads), warm_prices=prices)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(problem=led_worlds())
 def test_whatever_is_led_to_the_decision_is_valid_and_repeats_itself_from_its_record(
     problem: Problem,
@@ -78,7 +79,7 @@ def test_whatever_is_led_to_the_decision_is_valid_and_repeats_itself_from_its_re
     assert to_problem(from_problem(problem)) == problem
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(problem=led_worlds())
 def test_no_more_is_rented_than_there_is_and_only_for_a_case(problem: Problem) -> None:
     evaluator = Evaluator(World(problem))
@@ -169,7 +170,7 @@ def test_what_is_led_to_is_dropped_where_greedy_is_cheaper() -> None:
     assert sum(isinstance(action, Rent) for action in plan.actions) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs=crowds())
 def test_a_window_names_what_the_plan_does_now_by_the_first_of_each_class_in_it(jobs: list[JobView]) -> None:
     words = a_line(jobs).klass

@@ -9,10 +9,11 @@ from federator.planning.rules.permits import only_deadlines
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
+from tests.support.examples import examples
 from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, bursting, busy, worlds_at_random
 
-at_random = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+at_random = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @at_random

@@ -16,6 +16,7 @@ from federator.planning.world.window import Window, choose
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
 from tests.properties.planning.test_window import a_line, tight
+from tests.support.examples import examples
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world
 
 POOLS = [a_pool(nodes=1), a_pool("lab", model="H100", nodes=1)]
@@ -60,7 +61,7 @@ def chosen(jobs: list[JobView], known: Expected | None) -> Window:
     return choose(a_line(jobs), POOLS, (), NOW, known=known)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs=crowds())
 def test_every_job_is_expected_once_at_most_and_the_same_line_has_the_same_outlook(
     jobs: list[JobView],
@@ -73,7 +74,7 @@ def test_every_job_is_expected_once_at_most_and_the_same_line_has_the_same_outlo
     assert all(usd >= 0.0 for usd in found.usd)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs=crowds())
 def test_what_the_plan_starts_now_is_in_the_window(jobs: list[JobView]) -> None:
     found, known = an_outlook(jobs)
@@ -87,7 +88,7 @@ def test_what_the_plan_starts_now_is_in_the_window(jobs: list[JobView]) -> None:
         assert seen[word] >= int(count + 1e-4)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs=crowds(), share=st.floats(0.0, 1.0))
 def test_what_is_inside_and_what_is_outside_add_up_to_the_plan(jobs: list[JobView], share: float) -> None:
     found, known = an_outlook(jobs)
@@ -103,7 +104,7 @@ def test_what_is_inside_and_what_is_outside_add_up_to_the_plan(jobs: list[JobVie
         assert left.usd == found.prices[row]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(jobs=crowds(), most=st.integers(8, 20))
 def test_the_first_in_order_is_inside_whatever_the_plan_says_and_limits_hold(
     jobs: list[JobView], most: int

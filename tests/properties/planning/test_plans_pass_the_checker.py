@@ -12,10 +12,11 @@ from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
+from tests.support.examples import examples
 from tests.support.worlds import bursting, changed, worlds_at_random
 
 PLANNERS = [pytest.param(plan_greedily, id="greedy"), pytest.param(decide, id="solver")]
-at_random = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+at_random = settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Planner = Callable[[Problem], Plan]
 
 

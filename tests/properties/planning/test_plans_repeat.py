@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from federator.model.snapshot import Problem
 from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
+from tests.support.examples import examples
 from tests.support.worlds import worlds_at_random
 
 ANOTHER_PROCESS = """
@@ -24,7 +25,7 @@ for problem in problems:
 """
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds_at_random(most_jobs=10))
 def test_again_and_after_a_trip_through_the_wire(problem: Problem) -> None:
     copy = msgspec.json.decode(msgspec.json.encode(problem), type=Problem)

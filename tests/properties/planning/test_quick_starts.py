@@ -8,6 +8,7 @@ from federator.planning.checks import check
 from federator.planning.plans.greedy import QUICK, plan_greedily, plan_quickly
 from federator.solving.decide import decide
 from tests.properties.planning.test_window import fleets, lines
+from tests.support.examples import examples
 from tests.support.worlds import HOUR, NOW, a_job, a_pool
 
 
@@ -24,7 +25,7 @@ def started(plan: Plan) -> dict[str, object]:
     return {action.job: action for action in plan.actions}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(jobs=lines(), pools=fleets())
 def test_it_starts_what_greedy_starts(jobs: list[JobView], pools: list[PoolView]) -> None:
     problem = a_problem(jobs, pools)
@@ -33,7 +34,7 @@ def test_it_starts_what_greedy_starts(jobs: list[JobView], pools: list[PoolView]
     assert not [finding for finding in check(problem, quick) if finding.severity == "fatal"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(jobs=lines(), pools=fleets())
 def test_it_replays_by_its_stage(jobs: list[JobView], pools: list[PoolView]) -> None:
     problem = a_problem(jobs, pools)

@@ -11,10 +11,11 @@ from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
+from tests.support.examples import examples
 from tests.support.plain_price import score_plainly
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting, busy
 
-at_random = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+at_random = settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

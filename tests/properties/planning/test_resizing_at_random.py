@@ -10,6 +10,7 @@ from federator.model.snapshot import BusyView, JobView, Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.plans.resizing import LEAST_RUN_S
+from tests.support.examples import examples
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy
 
 GPUS = 8
@@ -74,7 +75,7 @@ def worlds(draw: st.DrawFn) -> Problem:
     return a_world(waiting, [pool])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(worlds())
 def test_plans_with_changes_of_form_are_valid_and_none_is_changed_twice_or_too_soon(problem: Problem) -> None:
     plan = plan_greedily(problem)

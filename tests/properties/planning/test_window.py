@@ -20,6 +20,7 @@ from federator.planning.world import window
 from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
 from federator.planning.world.problem import World
 from federator.planning.world.window import Window, choose
+from tests.support.examples import examples
 from tests.support.worlds import HOUR, NOW, a_job, a_pool
 
 
@@ -126,7 +127,7 @@ def fleets(draw: st.DrawFn) -> list[PoolView]:
     return pools
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(jobs=lines(), pools=fleets())
 def test_one_of_each_class_more_than_could_start_is_enough(
     jobs: list[JobView], pools: list[PoolView]
@@ -138,7 +139,7 @@ def test_one_of_each_class_more_than_could_start_is_enough(
     assert started(inside, pools) == started(jobs, pools)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=lines(most_nodes=1, gpus_of=(0, 1, 1), forms=False), pools=fleets())
 def test_turn_by_turn_a_tight_window_leaves_nothing_idle(jobs: list[JobView], pools: list[PoolView]) -> None:
     """What one window does not start the next one does, until the whole line could start nothing more.
@@ -181,7 +182,7 @@ def _without(pool: PoolView, jobs: Sequence[JobView]) -> PoolView:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(jobs=lines(), pools=fleets(), most=st.integers(10, 30), glances=st.integers(40, 200))
 def test_the_limits_hold_and_the_first_in_order_is_inside(
     jobs: list[JobView], pools: list[PoolView], most: int, glances: int
@@ -196,7 +197,7 @@ def test_the_limits_hold_and_the_first_in_order_is_inside(
     assert world.jobs[0].id in {job.id for job in inside}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     jobs=lines(),
     deadlines=st.lists(st.sampled_from((None, 2.0, 5.0, 9.0)), min_size=40, max_size=40),

@@ -15,6 +15,7 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, State, restore, whole
+from tests.support.examples import examples
 from tests.unit.agent.worlds import SITE, entry, spec
 
 SPECS = [spec(gpus=0), spec(gpus=1), spec(gpus=2, nodes=3), spec(gpus=4, nodes=2)]
@@ -282,5 +283,5 @@ def _same_rank(first: ev.Event, second: ev.Event) -> bool:
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

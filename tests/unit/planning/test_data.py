@@ -25,6 +25,7 @@ from federator.planning.checks.moving import Moving
 from federator.planning.places.data import NOTHING, DataBook, data_book
 from federator.planning.wording.rejections import data_words
 from tests.support.data_worlds import DATASETS, INPUTS, LINK_RULES
+from tests.support.examples import examples
 from tests.support.worlds import a_job, a_pool, a_world
 
 GB = 10**9
@@ -147,7 +148,7 @@ def test_rules_about_data_look_at_any_input_or_at_all_of_them() -> None:
     assert concerns_data(None, [], (), every=False)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     datasets=st.lists(DATASETS, max_size=3),
     table=LINK_RULES,

@@ -17,6 +17,7 @@ from federator.planning.world.problem import World
 from federator.solving import glop, linear
 from federator.solving.decide import decide
 from federator.solving.least import least_usd
+from tests.support.examples import examples
 from tests.support.worlds import (
     HOUR,
     NOW,
@@ -150,7 +151,7 @@ def test_where_every_job_has_the_best_place_no_other_stage_is_asked() -> None:
     assert plan == decide(problem, stages=("greedy",)), "so it replays with the stage that completed"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problem=worlds_at_random())
 def test_that_nothing_can_be_cheaper_is_never_said_where_something_is(problem: Problem) -> None:
     floor_usd = least_usd(Evaluator(World(problem)))

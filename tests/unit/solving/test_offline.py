@@ -21,9 +21,10 @@ from federator.solving.judging import judge
 from federator.solving.offline import run
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
 from federator.wire.solver_plan import Assignment, Objective, PlanFile
+from tests.support.examples import examples
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, worlds_at_random
 
-at_random = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+at_random = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _run(problem: Problem, *, proven: bool = False) -> PlanFile:

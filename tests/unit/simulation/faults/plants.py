@@ -246,9 +246,9 @@ PLANTS: tuple[Plant, ...] = (
     ),  # 92 is the first since limits and isolation draw anew; here two of eight do
     Plant(start_before_it_is_written, 0),
     Plant(start_again_after_a_restart, 0),
-    Plant(believe_what_a_wiped_disk_forgot, 1),
+    Plant(believe_what_a_wiped_disk_forgot, 25),
     Plant(reuse_a_placement_id, 0),
-    Plant(start_half_a_gang, 6),
+    Plant(start_half_a_gang, 61),
     Plant(seat_on_what_is_taken, 0),
     Plant(forget_a_queue_limit, 1),
     Plant(forget_a_budget, 2),

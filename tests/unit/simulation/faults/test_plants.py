@@ -2,13 +2,27 @@
 
 import pytest
 
+from tests.support.examples import NIGHTLY
 from tests.unit.simulation.faults.plants import PLANTS, Plant, play_with
 
 NEARBY = 8
 """A change of the product moves the order of events a little: one of so many seeds finds it."""
+SAMPLE = {
+    "dispatch_twice",
+    "drop_a_terminal_status",
+    "forget_a_budget",
+    "reuse_a_placement_id",
+    "skip_the_fence",
+    "write_as_a_deposed_leader",
+}
+"""Found soon, and each by another promise: these are in every run, and at night there are all of them."""
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.plant.__name__)
+@pytest.mark.parametrize(
+    "plant",
+    [each for each in PLANTS if NIGHTLY or each.plant.__name__ in SAMPLE],
+    ids=lambda plant: plant.plant.__name__,
+)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     for seed in range(plant.seed, plant.seed + NEARBY):
         if play_with(plant.plant, seed):
