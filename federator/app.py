@@ -40,8 +40,9 @@ from federator.exporting.address import Address, read_address
 from federator.exporting.files import FileTarget
 from federator.exporting.syslog import SyslogTarget
 from federator.kernel.clock import Clock, SystemClock, parse_clock
-from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
+from federator.kernel.errors import Conflict, Invalid, NotFound, Transient
 from federator.ports import Blobs, IdentityProvider, LedgerTarget, Provider, Put, Store, Transaction
+from federator.retry import Backoff, retried
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.store.blobs import FileBlobs
@@ -56,8 +57,8 @@ from federator_providers.limits import LimitedProvider
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-AGAIN_S = 1.0
-"""Real seconds after which a store that did not answer is asked again."""
+STORE_BACKOFF = Backoff(1.0, 2.0)
+"""Between attempts to reach a store that does not answer, in real seconds."""
 LOOKOUT_NICENESS = 15
 """Turns go before plans of the whole line."""
 GC_THRESHOLD = (20_000, 20, 20)
@@ -123,7 +124,7 @@ class Dispatcher:
             if self._settings.store.etcd is None:
                 raise
             self._in_trouble(error)
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(STORE_BACKOFF.pause_s(1))
 
     async def _live_once(self) -> None:
         """Stand by until this dispatcher leads, and lead until its term is lost or it is told to stop."""
@@ -200,12 +201,7 @@ class Dispatcher:
         if etcd is None:
             store = SqliteStore.open(self._state_dir / "store.db", SystemClock())
             return store, FileBlobs(self._state_dir / "blobs")
-        while True:
-            try:
-                return await open_shared(etcd)
-            except Transient as error:
-                self._in_trouble(error)
-            await asyncio.sleep(AGAIN_S)
+        return await retried(lambda: open_shared(etcd), STORE_BACKOFF, on=Transient, failed=self._in_trouble)
 
     def _reign(self, store: Store) -> Reign:
         etcd = self._settings.store.etcd
@@ -216,19 +212,12 @@ class Dispatcher:
         return Reign(store, SystemClock(), leader=leader, address=self.address, **terms)
 
     async def _take_over(self, reign: Reign) -> Reign:
-        while True:
-            try:
-                await reign.begin()
-            except Transient as error:
-                if self._settings.store.etcd is None:
-                    raise
-                self._in_trouble(error)
-            else:
-                self._trouble = ""
-                return reign
-            await asyncio.sleep(AGAIN_S)
+        attempts = 1 if self._settings.store.etcd is None else math.inf
+        await retried(reign.begin, STORE_BACKOFF, on=Transient, attempts=attempts, failed=self._in_trouble)
+        self._trouble = ""
+        return reign
 
-    def _in_trouble(self, error: FederatorError) -> None:
+    def _in_trouble(self, error: BaseException) -> None:
         if str(error) != self._trouble:
             log.warning("standing by: %s", error)
         self._trouble = str(error)

@@ -49,8 +49,8 @@ from federator.control.upkeep.sweeper import Sweeper
 from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
-from federator.kernel.supervision import supervise
 from federator.ports import Blobs, Courier, IdentityProvider, LedgerTarget, Lookout, Provider, Solver, Store
+from federator.retry import supervise
 from federator.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 The address often holds a secret, so no log line and no error says more of it than its host.
 """
 
-import asyncio
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -11,13 +10,18 @@ import msgspec
 
 from federator.kernel.errors import Unavailable
 from federator.model.events import Alert
+from federator.retry import Backoff, retried
 from federator.settings import AlertSettings
 
 TIMEOUT_S = 10.0
-FIRST_DELAY_S = 0.5
+BACKOFF = Backoff(0.5, 60.0)
 REFUSED = 400
 SERVER_FAULT = 500
 TOO_MANY = 429
+
+
+class _Busy(Unavailable):
+    """It may take the alert later."""
 
 
 class Webhook:
@@ -32,19 +36,10 @@ class Webhook:
     async def deliver(self, alert: Alert) -> None:
         """Post it; again after a while where nobody answers or the server is at fault. Raises `Unavailable` when all attempts failed."""
         body = msgspec.json.encode({"federation": self._federation} | msgspec.to_builtins(alert))
-        why = ""
-        for attempt in range(self._attempts):
-            if attempt:
-                await asyncio.sleep(FIRST_DELAY_S * 2 ** (attempt - 1))
-            why = await self._post(body)
-            if not why:
-                return
-            if why.startswith("refused"):
-                break
-        raise Unavailable(f"the webhook at {self.host} did not take it: {why}")
+        await retried(lambda: self._post(body), BACKOFF, on=_Busy, attempts=self._attempts)
 
-    async def _post(self, body: bytes) -> str:
-        """Why it was not taken; empty when it was. What the server says is not repeated: it may name the address."""
+    async def _post(self, body: bytes) -> None:
+        """Raises `Unavailable`, and `_Busy` where a repetition may help. What the server says is left out: it may name the address."""
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         headers = {"Content-Type": "application/json"}
         try:
@@ -52,9 +47,13 @@ class Webhook:
                 aiohttp.ClientSession(timeout=timeout) as session,
                 session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer,
             ):
-                if answer.status < REFUSED:
-                    return ""
-                again = answer.status >= SERVER_FAULT or answer.status == TOO_MANY
-                return f"{'status' if again else 'refused with'} {answer.status}"
+                status = answer.status
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            return type(error).__name__
+            raise self._untaken(type(error).__name__, _Busy) from None
+        if status >= SERVER_FAULT or status == TOO_MANY:
+            raise self._untaken(f"status {status}", _Busy)
+        if status >= REFUSED:
+            raise self._untaken(f"refused with {status}", Unavailable)
+
+    def _untaken(self, why: str, kind: type[Unavailable]) -> Unavailable:
+        return kind(f"the webhook at {self.host} did not take it: {why}")

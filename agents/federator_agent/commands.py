@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
 from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.way import Way
+from federator.retry import Backoff
 from federator.wire.link import JoinRequest
 from federator_agent import clearing, excerpts, images, nvml
 from federator_agent.config import AgentSettings, load
@@ -38,7 +38,7 @@ from federator_agent.spool import Identity, Spool, write_durably
 
 CA_FILE = "ca.pem"
 """In the state directory: the authority that `join` was told to believe, for a site file that names none."""
-JOIN_PAUSE_S = 2.0
+JOINING = Backoff(2.0, 15.0)
 _CHECK_CODE = 7
 _NO_FAILURE = ("ok", "WARN")
 log = logging.getLogger("federator_agent")
@@ -134,6 +134,7 @@ def serve(options: argparse.Namespace) -> int:
     settle(settings.state_dir, moved=options.moved)
     identity = spool.identity()
     way = _way(settings)
+    failures = 0
     while identity is None:
         if not settings.join_token:
             raise Invalid("this host has not joined a federation", remedy="run federator-agent join first")
@@ -141,7 +142,8 @@ def serve(options: argparse.Namespace) -> int:
             identity = _join(settings, spool, "", settings.join_token, way)
         except (Transient, Untrusted) as error:
             log.warning("joining: %s; trying again", error)
-            time.sleep(JOIN_PAUSE_S * random.uniform(0.5, 1.0))
+            failures += 1
+            time.sleep(JOINING.pause_s(failures))
     if settings.dispatcher:
         # The site file may name dispatchers that came later than this host did.
         identity = msgspec.structs.replace(identity, dispatcher=settings.dispatcher)

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import random
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,6 +22,7 @@ import msgspec
 from federator import __version__
 from federator.kernel.errors import FederatorError, Invalid, Transient, Unauthenticated, Unavailable
 from federator.kernel.way import Way
+from federator.retry import retried
 from federator.wire.jsontext import read
 from federator.wire.link import (
     LONGEST_NAME,
@@ -45,7 +45,7 @@ from federator.wire.link import (
     decode_down,
     encode,
 )
-from federator_agent.dialling import FIRST_PAUSE_S, LONGEST_PAUSE_S, Addresses, Backoff
+from federator_agent.dialling import DIALLING, TRANSFERS, Addresses
 from federator_agent.joining import change_key, raise_for, reason
 from federator_agent.keys import Keys
 from federator_agent.spool import Identity
@@ -59,6 +59,7 @@ HEARTBEAT_S = 15.0
 GREETING_S = 20.0
 CHUNK_BYTES = 2**18
 GOODBYE_S = 2.0
+UNREACHABLE = (aiohttp.ClientError, TimeoutError, ConnectionError)
 log = logging.getLogger("federator_agent.link")
 
 
@@ -140,7 +141,7 @@ class Link:
 
     async def run(self, session: aiohttp.ClientSession) -> None:
         """Hold a session until the goodbye."""
-        backoff = Backoff(random.Random())
+        failures = 0
         clock = asyncio.get_running_loop().time
         longest_asked_s = 0.0
         while not self._leaving:
@@ -157,11 +158,12 @@ class Link:
             if self._up.is_set():
                 self._close()
             if self._stood_since_s is not None and clock() - self._stood_since_s >= LASTED_S:
-                backoff.reset()
+                failures = 0
             longest_asked_s = max(longest_asked_s, asked_pause_s or 0.0)
             if not self.addresses.failed():
                 continue  # of several dispatchers one leads: no pause before all were asked
-            await self._rest(backoff.next_s(longest_asked_s))
+            failures += 1
+            await self._rest(DIALLING.pause_s(failures, asked_s=longest_asked_s))
             longest_asked_s = 0.0
 
     async def _rest(self, pause_s: float) -> None:
@@ -245,7 +247,9 @@ class Link:
         if not isinstance(welcome, Welcome) or welcome.incarnation != challenge.incarnation:
             raise Unauthenticated("the dispatcher did not welcome the proof")
         if not self._listener.acceptable(welcome.incarnation, welcome.term):
-            return Refusal("old-term", f"term {welcome.term} is older than one already seen", LONGEST_PAUSE_S)
+            return Refusal(
+                "old-term", f"term {welcome.term} is older than one already seen", DIALLING.longest_s
+            )
         return welcome
 
     async def _led_to_our_key(self) -> bool:
@@ -337,20 +341,16 @@ class Bulk:
         into: Path | None = None,
     ) -> bytes:
         """Ask until there is an answer. A ticket that is not good any more is that of a session which is about to be replaced."""
-        pause_s = FIRST_PAUSE_S
-        while True:
+
+        async def once() -> bytes:
             ticket = await self._link.ticket()
-            try:
-                return await self._ask(method, path, ticket, _stream(file) if file else data, into)
-            except (Unauthenticated, Transient, aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-                log.info(
-                    "%s %s: %s; trying again",
-                    method,
-                    path.partition("?")[0],
-                    self._link.way.fault(error, self._link.addresses.present) or reason(error),
-                )
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+            return await self._ask(method, path, ticket, _stream(file) if file else data, into)
+
+        def note(error: BaseException) -> None:
+            why = self._link.way.fault(error, self._link.addresses.present) or reason(error)
+            log.info("%s %s: %s; trying again", method, path.partition("?")[0], why)
+
+        return await retried(once, TRANSFERS, on=(Unauthenticated, Transient, *UNREACHABLE), failed=note)
 
     async def _ask(
         self,

@@ -95,13 +95,15 @@ class _Patience:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._spent_s = 0.0
+        self._failures = 0
 
     def renew(self) -> None:
-        self._spent_s = 0.0
+        self._spent_s, self._failures = 0.0, 0
 
     async def spend(self, error: Transient) -> None:
         """Wait a little before the next attempt, or raise `error`."""
         if self._spent_s >= self._transport.patience_s:
             raise error
         self._transport.tell(error)
-        self._spent_s += await self._transport.pause(self._spent_s)
+        self._failures += 1
+        self._spent_s += await self._transport.pause(self._failures)

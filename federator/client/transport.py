@@ -8,11 +8,11 @@ Of several dispatchers one leads. The others say so, and the next address is ask
 
 import asyncio
 import os
-import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,14 +22,14 @@ import msgspec
 from federator.client.faults import error_in
 from federator.kernel.errors import Bug, FederatorError, NotLeading, Transient, Unavailable, Untrusted
 from federator.kernel.way import Way
+from federator.retry import Backoff, retried
 from federator.wire.jsontext import read
 
 T = TypeVar("T")
 R = TypeVar("R")
 Bearer = Callable[[], Awaitable[str]]
 """Answers a token that is good now: it is asked before each request, for one that is signed in with ends sooner than what it is used for."""
-FIRST_DELAY_S = 0.2
-MAX_DELAY_S = 3.0
+BACKOFF = Backoff(0.2, 3.0)
 CONNECT_S = 10.0
 TIME_HEADER = "X-Federator-Time"
 SILENT_S = 3.0
@@ -177,45 +177,37 @@ class Transport:
 
         `only_if_refused`: only what a dispatcher that does not lead has refused to do is repeated.
         """
-        until = time.monotonic() + self.patience_s
-        delay_s = FIRST_DELAY_S
-        unasked = len(self._servers) - 1
-        while True:
-            try:
-                return await once()
-            except Untrusted:
-                # Of several dispatchers another may have a better certificate; waiting makes none better.
-                if not unasked:
-                    raise
-                unasked -= 1
-            except Transient as error:
-                if only_if_refused and not isinstance(error, NotLeading):
-                    raise
-                if unasked and isinstance(error, Unavailable):
-                    unasked -= 1
-                    continue
-                pause_s = max(delay_s, error.retry_after_s if not isinstance(error, Unavailable) else 0.0)
-                if time.monotonic() + pause_s > until:
-                    raise
-                self.tell(error)
-                await asyncio.sleep(pause_s * random.uniform(0.7, 1.0))
-                delay_s = min(2 * delay_s, MAX_DELAY_S)
-                unasked = len(self._servers) - 1
+        return await retried(
+            partial(self._of_each, once, only_if_refused=only_if_refused),
+            BACKOFF,
+            on=NotLeading if only_if_refused else Transient,
+            patience_s=self.patience_s,
+            asked_s=_asked_s,
+            failed=self.tell,
+        )
 
-    async def pause(self, spent_s: float) -> float:
-        """Wait before a stream is opened again, longer the longer it has been; answers the seconds waited."""
-        delay_s = min(FIRST_DELAY_S + spent_s / 2, MAX_DELAY_S)
-        await asyncio.sleep(delay_s * random.uniform(0.7, 1.0))
-        return delay_s
+    async def _of_each(self, once: Callable[[], Awaitable[R]], *, only_if_refused: bool) -> R:
+        """Ask one address after another until one answers. Of several dispatchers another may lead, or have a better certificate."""
+        elsewhere = (NotLeading,) if only_if_refused else (Unavailable,)
+        for _ in self._servers[1:]:
+            with suppress(Untrusted, *elsewhere):
+                return await once()
+        return await once()
+
+    async def pause(self, failures: int) -> float:
+        """Wait before a stream is opened again after so many failures in a row; answers the seconds waited."""
+        pause_s = BACKOFF.pause_s(failures)
+        await asyncio.sleep(pause_s)
+        return pause_s
 
     def _leave(self, asked: int) -> None:
         """Ask the next address from now on, unless somebody has found that out already."""
         if self._present == asked:
             self._present = (asked + 1) % len(self._servers)
 
-    def tell(self, error: FederatorError) -> None:
+    def tell(self, error: BaseException) -> None:
         """Say that something is about to be repeated, and why."""
-        if self._on_wait is not None:
+        if self._on_wait is not None and isinstance(error, FederatorError):
             self._on_wait(error)
 
     def _live_session(self) -> aiohttp.ClientSession:
@@ -241,6 +233,11 @@ class Transport:
             if isinstance(error, aiohttp.ServerDisconnectedError) and self.server.startswith("http:")
             else "is `federator serve` running there?",
         )
+
+
+def _asked_s(error: BaseException) -> float:
+    """The pause that a dispatcher asks for; one that does not answer asks for none."""
+    return error.retry_after_s if isinstance(error, Transient) and not isinstance(error, Unavailable) else 0.0
 
 
 def decode(body: bytes, answer: type[T], what: str) -> T:

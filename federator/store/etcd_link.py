@@ -23,11 +23,11 @@ from federator.kernel.errors import (
     TooLarge,
     Unavailable,
 )
+from federator.retry import Backoff, retried
 
 ATTEMPT_S = 2.0
 """Real seconds that one member is given for one request."""
-FIRST_PAUSE_S = 0.02
-LONGEST_PAUSE_S = 0.5
+BACKOFF = Backoff(0.02, 0.5)
 FULL = "etcdserver: mvcc: database space exceeded"
 FULL_REMEDY = "compact and defragment it, then 'etcdctl alarm disarm'; or give it a larger quota"
 OPTIONS = (
@@ -71,6 +71,10 @@ class Member:
         self.watch = rpc.WatchStub(self.channel)
 
 
+class _Unanswered(Exception):
+    """A member has not answered; another may."""
+
+
 class EtcdLink:
     """Calls to whichever member answers. Used from one event loop."""
 
@@ -84,26 +88,28 @@ class EtcdLink:
 
     async def call(self, pick: Callable[[Member], Any], request: Any, *, writes: bool = False) -> Answer:
         """Ask until a member answers. Raises `Unavailable` (`OutcomeUnknown` if the request writes) or what the refusal means."""
-        clock = asyncio.get_running_loop().time
-        until_s = clock() + self._patience_s
-        pause_s, repeated = FIRST_PAUSE_S, False
-        while True:
+        repeated = False
+
+        async def once() -> Answer:
+            nonlocal repeated
             number = self._present
             try:
                 return Answer(await pick(self._members[number])(request, timeout=ATTEMPT_S), repeated)
             except grpc.aio.AioRpcError as error:
                 if not _again(error):
                     raise self._meaning(error) from error
-                repeated = repeated or writes
+                repeated = writes
                 self.leave(number)
-                if clock() + pause_s >= until_s:
-                    kind = OutcomeUnknown if writes else Unavailable
-                    raise kind(
-                        f"the etcd cluster {self.names} does not answer: {error.details()}",
-                        remedy="see whether more than half of its members run",
-                    ) from error
-            await asyncio.sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+                raise _Unanswered(error.details()) from error
+
+        try:
+            return await retried(once, BACKOFF, on=_Unanswered, patience_s=self._patience_s)
+        except _Unanswered as unanswered:
+            kind = OutcomeUnknown if writes else Unavailable
+            raise kind(
+                f"the etcd cluster {self.names} does not answer: {unanswered}",
+                remedy="see whether more than half of its members run",
+            ) from unanswered
 
     @asynccontextmanager
     async def watching(self, request: Any) -> AsyncIterator[AsyncIterator[Any]]:

@@ -5,7 +5,6 @@ hundred times the memory of the few fields that are read here.
 """
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -14,13 +13,13 @@ import aiohttp
 import msgspec
 
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound, Unavailable
+from federator.retry import Backoff, retried
 from federator.wire.jsontext import read
 from federator_agent.kube.settings import KubeSettings
 
 PATIENCE_S = 60.0
 """For how long one request is repeated: an API server that is replaced is back by then."""
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 5.0
+BACKOFF = Backoff(0.1, 5.0)
 CONNECT_S = 10.0
 ANSWER_S = 60.0
 GOODBYE_S = 0.25
@@ -59,20 +58,17 @@ class Api:
         patience_s: float = PATIENCE_S,
     ) -> bytes:
         """One request, repeated while the server is away or busy. Raises `FederatorError` of the family that fits."""
-        loop = asyncio.get_running_loop()
-        give_up_s, pause_s = loop.time() + patience_s, FIRST_PAUSE_S
         data = None if body is None else msgspec.json.encode(body)
-        while True:
-            try:
-                async with self._request(method, path, query, data, kind) as answer:
-                    return await answer.read()
-            except (Unavailable, *_UNREACHABLE) as error:
-                asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
-                wait_s = max(asked_s, pause_s * random.uniform(0.5, 1.0))
-                if loop.time() + wait_s > give_up_s:
-                    raise _away(error) from None
-            await asyncio.sleep(wait_s)
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+
+        async def once() -> bytes:
+            async with self._request(method, path, query, data, kind) as answer:
+                return await answer.read()
+
+        away = (Unavailable, *_UNREACHABLE)
+        try:
+            return await retried(once, BACKOFF, on=away, patience_s=patience_s, asked_s=_asked_s)
+        except away as error:
+            raise _away(error) from None
 
     @asynccontextmanager
     async def stream(
@@ -220,6 +216,10 @@ def _error(answer: aiohttp.ClientResponse, body: bytes) -> FederatorError:
         )
     families = {403: Forbidden, 404: NotFound, 409: Conflict, 410: TooOld}
     return families.get(answer.status, Invalid)(message)
+
+
+def _asked_s(error: BaseException) -> float:
+    return error.retry_after_s if isinstance(error, Unavailable) else 0.0
 
 
 def _away(error: BaseException) -> Unavailable:

@@ -6,9 +6,12 @@ part of a long log; when what it has no longer begins like the file, the file's 
 
 import asyncio
 import logging
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from federator.kernel.errors import FederatorError, Invalid, NotFound, Unavailable
+from federator.retry import Backoff, retried
 from federator_agent.kube.api import Api
 from federator_agent.kube.manifests import MAIN
 
@@ -18,6 +21,7 @@ MOST_BYTES = 64 * 2**20
 """What is looked through for the end of the file, at most; nodes keep some 10 MiB."""
 SILENCE_S = 600.0
 PAUSE_S = 1.0
+BACKOFF = Backoff(1.0, 5.0)
 TRIES_AT_END = 20
 KUBELET_SAYS = (b"failed to try resolving symlinks in path", b"unable to retrieve container logs for")
 """How a body begins when it is no log: the kubelet finds out too late to answer with an error."""
@@ -73,16 +77,11 @@ class LogFollower:
 
     async def _server_answers(self) -> None:
         """Return once the API server does: while it is away, no log is lost. A node that is away keeps its logs to itself for longer than anybody waits."""
-        while True:
-            try:
-                await self._api.ask("GET", self._path.removesuffix("/log"))
-            except Unavailable as error:
-                log.debug("%s: %s", self._path, error)
-                await asyncio.sleep(PAUSE_S)
-            except FederatorError:
-                return
-            else:
-                return
+        ask = partial(self._api.ask, "GET", self._path.removesuffix("/log"))
+        with suppress(FederatorError):
+            await retried(
+                ask, BACKOFF, on=Unavailable, failed=lambda error: log.debug("%s: %s", self._path, error)
+            )
 
     async def _read(self, *, follow: bool) -> None:
         query = {"container": MAIN, **({"follow": "true"} if follow else {})}

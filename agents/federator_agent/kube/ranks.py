@@ -12,9 +12,10 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, TooLarge, Unavailable
+from federator.kernel.errors import FederatorError, Transient, Unavailable
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
+from federator.retry import Backoff, retried
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, outputs
@@ -29,7 +30,7 @@ from federator_agent.runtime import Surroundings
 AGAIN_S = 1.0
 OPENED_AT = "FEDERATOR_OPENED_AT"
 """In the gate's file: when it was opened, by the agent's clock."""
-FETCH_TRIES = 5
+BACKOFF, FETCH_TRIES = Backoff(1.0, 16.0), 5
 log = logging.getLogger("federator_agent.kube")
 Key = tuple[str, int]
 
@@ -133,12 +134,12 @@ class Ranks:
             return None
 
     async def _seen(self, name: str) -> Pod | None:
-        while True:
-            try:
-                return await self._pods.look(name)
-            except FederatorError as error:
-                log.warning("%s cannot be looked for: %s", name, error)
-                await asyncio.sleep(AGAIN_S)
+        return await retried(
+            lambda: self._pods.look(name),
+            BACKOFF,
+            on=FederatorError,
+            failed=lambda error: log.warning("%s cannot be looked for: %s", name, error),
+        )
 
     # Watching ------------------------------------------------------------------------------------------------------
 
@@ -259,19 +260,16 @@ class Ranks:
         archive, path = self.archive(placement, rank), self._pods.path(pod.metadata.name)
         patterns = decoded(pod.metadata.annotations.get(OUTPUTS_NOTE, "[]"), tuple[str, ...])
         archive.parent.mkdir(parents=True, exist_ok=True)
-        for attempt in range(FETCH_TRIES):
-            try:
-                if not archive.exists():
-                    await outputs.fetch(self._api, path, pod.metadata.uid, patterns, archive)
-                await commands.done(self._api, path, commands.LEAVE, pod.metadata.uid)
-            except (NotFound, Conflict, Invalid, TooLarge) as error:
-                log.warning("the outputs of %s cannot be fetched: %s", pod.metadata.name, error)
-                return
-            except FederatorError as error:
-                log.warning("the outputs of %s: %s", pod.metadata.name, error)
-                await asyncio.sleep(AGAIN_S * 2**attempt)
-            else:
-                return
+
+        async def once() -> None:
+            if not archive.exists():
+                await outputs.fetch(self._api, path, pod.metadata.uid, patterns, archive)
+            await commands.done(self._api, path, commands.LEAVE, pod.metadata.uid)
+
+        try:
+            await retried(once, BACKOFF, on=(Transient, commands.CommandFailed), attempts=FETCH_TRIES)
+        except FederatorError as error:
+            log.warning("the outputs of %s cannot be fetched: %s", pod.metadata.name, error)
 
     async def fetched(self, placement: str, rank: int) -> Path:
         """Its outputs, once they are here. Raises `Unavailable` when they cannot be had."""

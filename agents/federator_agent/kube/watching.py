@@ -6,7 +6,6 @@ megabytes. An object that is `None` to the caller is not kept at all.
 
 import asyncio
 import logging
-import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Generic, TypeVar
 
@@ -14,6 +13,7 @@ import aiohttp
 import msgspec
 
 from federator.kernel.errors import FederatorError, Unavailable
+from federator.retry import Backoff
 from federator.wire.jsontext import Reader, read
 from federator_agent.kube.api import Api, TooOld
 from federator_agent.kube.objects import Struct
@@ -22,8 +22,7 @@ PAGE = 500
 WATCH_S = 120
 """So long the server keeps a watch open; then it goes on from where it was."""
 SILENCE_S = WATCH_S + 30.0
-FIRST_PAUSE_S = 0.2
-LONGEST_PAUSE_S = 15.0
+BACKOFF = Backoff(0.2, 15.0)
 MAX_LINE_BYTES = 16 * 2**20
 log = logging.getLogger("federator_agent.kube")
 
@@ -79,13 +78,13 @@ class Mirror(Generic[Seen, Kept]):
 
     async def run(self) -> None:
         """Keep it, for ever."""
-        pause_s = FIRST_PAUSE_S
+        failures = 0
         while True:
             try:
                 version = await self._list()
                 self.trouble = ""
                 self.synced.set()
-                pause_s = FIRST_PAUSE_S
+                failures = 0
                 while True:
                     version = await self._watch(version)
             except TooOld:
@@ -93,8 +92,8 @@ class Mirror(Generic[Seen, Kept]):
             except (FederatorError, msgspec.MsgspecError) as error:
                 self.trouble = str(error)
                 log.warning("%s: %s; listing again", self._path, error)
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+            failures += 1
+            await asyncio.sleep(BACKOFF.pause_s(failures))
 
     def put(self, name: str, kept: Kept | None) -> None:
         """Take over what is known by other means."""

@@ -7,19 +7,21 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
+from federator.retry import retried
 from federator_agent.core.lending import Seen
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import View, lent_partitions, view
-from federator_agent.slurm.commands import Commands, Rejected, Unreachable
+from federator_agent.slurm.commands import BACKOFF, Commands, Rejected, Unreachable
 from federator_agent.slurm.output import WAITING
 from federator_agent.slurm.queue import Look, Queue
 from federator_agent.slurm.script import Target
 from federator_agent.slurm.settings import SlurmSettings
 
-TRY_AGAIN_S = 2.0
+AGAIN_S = 2.0
 CANCEL_AGAIN_S = 5.0
 OBSERVE_S = 5.0
 BREATH = 5.0
@@ -40,19 +42,19 @@ class Cluster:
 
     async def look(self, within_s: float = 0.0) -> Look:
         """The queue, however long Slurm takes to answer."""
-        while True:
-            try:
-                look = await self.queue.look(within_s)
-            except (Unreachable, Rejected) as error:
-                if not self._silent:
-                    log.warning("%s; what runs is left alone until it does", error)
-                self._silent = True
-                await asyncio.sleep(TRY_AGAIN_S)
-            else:
-                if self._silent:
-                    log.info("Slurm answers again")
-                self._silent = False
-                return look
+
+        def fall_silent(error: BaseException) -> None:
+            if not self._silent:
+                log.warning("%s; what runs is left alone until it does", error)
+            self._silent = True
+
+        look = await retried(
+            partial(self.queue.look, within_s), BACKOFF, on=(Unreachable, Rejected), failed=fall_silent
+        )
+        if self._silent:
+            log.info("Slurm answers again")
+        self._silent = False
+        return look
 
     async def cancel(self, name: str) -> None:
         """Cancel all jobs of that name; returns when Slurm says that nothing of them runs or waits."""
@@ -68,11 +70,9 @@ class Cluster:
 
     async def target(self, pool: str) -> Target | None:
         """Where a pool is, once Slurm has answered; None: there is no such pool."""
-        while self._view is None:
-            try:
-                await self._observe(frozenset())
-            except (Unreachable, Rejected):
-                await asyncio.sleep(TRY_AGAIN_S)
+        if self._view is None:
+            await retried(partial(self._observe, frozenset()), BACKOFF, on=(Unreachable, Rejected))
+        assert self._view is not None
         return self._view.targets.get(pool)
 
     async def address(self, node: str) -> str:
@@ -95,7 +95,7 @@ class Cluster:
         while True:
             self._changed.clear()
             began_s = loop.time()
-            pause_s = TRY_AGAIN_S
+            pause_s = AGAIN_S
             try:
                 seen = await self._observe(frozenset(ours()))
                 pause_s = max(OBSERVE_S, BREATH * (loop.time() - began_s))

@@ -10,8 +10,11 @@ import os
 import re
 
 from federator.kernel.errors import Permanent, Transient
+from federator.retry import Backoff
 from federator_agent.slurm.settings import SlurmSettings
 
+BACKOFF = Backoff(1.0, 4.0)
+"""Between attempts to reach a slurmctld that does not answer."""
 AT_ONCE = 8
 """Commands that run at the same time; slurmctld serves people, too."""
 LIMIT_S = 60.0

@@ -15,6 +15,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
+from federator.retry import retried
 from federator_agent import archives, clearing, images, owning, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
@@ -26,7 +27,7 @@ from federator_agent.runtime import Prepared, StagingError, Surroundings
 from federator_agent.slurm import users
 from federator_agent.slurm.allocating import Allocating
 from federator_agent.slurm.cluster import Cluster
-from federator_agent.slurm.commands import Rejected, Unreachable
+from federator_agent.slurm.commands import BACKOFF, Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, fate
 from federator_agent.slurm.folder import Folder
 from federator_agent.slurm.script import command_script, container_script
@@ -37,7 +38,6 @@ from federator_agent.staging import Staging, free_port
 HERE = "127.0.0.1"
 FIRST_PORT, PORTS = 20_000, 12_000
 """Where rank 0 may listen: below the ports that systems hand out by themselves, and another for each job of a node."""
-TRY_AGAIN_S = 2.0
 RANKS_STEP = 0
 """The step of a job in which its ranks run: the first and only one that the batch script starts."""
 AT_ONCE_S = 3.0
@@ -252,14 +252,14 @@ class SlurmRuntime:
     async def _run_watch(self, placement: str, watch: Watch) -> None:
         """Also when a file system fails for a while: nothing may stay untold."""
         try:
-            while True:
-                try:
-                    await watch.run()
-                except (OSError, ValueError):
-                    log.exception("what became of %s cannot be read; trying again", placement)
-                    await asyncio.sleep(TRY_AGAIN_S)
-                else:
-                    return
+            await retried(
+                watch.run,
+                BACKOFF,
+                on=(OSError, ValueError),
+                failed=lambda error: log.error(
+                    "what became of %s cannot be read; trying again", placement, exc_info=error
+                ),
+            )
         finally:
             del self._watches[placement]
 
@@ -298,11 +298,13 @@ class SlurmRuntime:
     async def _signal(self, placement: str, signal: str, watch: Watch) -> None:
         """Until Slurm has taken it, or there is nobody left to take it."""
         await self._note_signal(placement)
+        failures = 0
         while self._watches.get(placement) is watch and not watch.killed:
             try:
                 await self._cluster.commands.run("scancel", f"--signal={signal}", watch.slurm_job)
             except Unreachable:
-                await asyncio.sleep(TRY_AGAIN_S)
+                failures += 1
+                await asyncio.sleep(BACKOFF.pause_s(failures))
             except Rejected as error:
                 log.warning("%s is not sent %s: %s", placement, signal, error)
                 if "signal" not in error.message.lower() or signal == "TERM":

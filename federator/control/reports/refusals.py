@@ -9,9 +9,9 @@ its site is left alone, for longer and longer, and any other place has its turn.
 from federator.control.reports import gangs
 from federator.model.jobs import Refusal
 from federator.model.placements import Placement
+from federator.retry import Backoff
 
-LEAST_PAUSE_S = 60.0
-LONGEST_PAUSE_S = 1800.0
+BACKOFF = Backoff(60.0, 1800.0, spread=0.0)
 FORGET_S = 3600.0
 """So long after its last refusal, a member begins anew: it may have been mended."""
 MOST = 16
@@ -33,5 +33,5 @@ def refused_again(known: tuple[Refusal, ...], placement: Placement, now: float) 
 def _refusal(member: str, site: str, now: float, times: int, patience: int) -> Refusal:
     """Beyond the patience the pause begins, and doubles with each."""
     more = times - patience
-    pause_s = min(LONGEST_PAUSE_S, LEAST_PAUSE_S * 2 ** min(more - 1, 30)) if more > 0 else 0.0
+    pause_s = BACKOFF.pause_s(more) if more > 0 else 0.0
     return Refusal(member, site, now, times, now + pause_s if pause_s else 0.0)

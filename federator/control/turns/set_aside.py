@@ -19,12 +19,12 @@ from federator.model.jobs import Job
 from federator.model.snapshot import JobView, Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
+from federator.retry import Backoff
 from federator.telemetry import METRICS
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 60.0
-LONGEST_PAUSE_S = 1800.0
+BACKOFF = Backoff(60.0, 1800.0, spread=0.0)
 KIND = "set-aside"
 """Of what is said of a waiting job, and of the event on its timeline."""
 
@@ -35,7 +35,8 @@ class Aside(NamedTuple):
     revision: int
     because: str
     until_at: float
-    pause_s: float
+    failures: int
+    """So often in a row."""
 
 
 class SetAside:
@@ -56,9 +57,10 @@ class SetAside:
             return
         before, revision = self.jobs.get(job_id), self._records.revision_of(job)
         again = before is not None and before.revision == revision
-        pause_s = min(LONGEST_PAUSE_S, 2 * before.pause_s) if before and again else FIRST_PAUSE_S
+        failures = before.failures + 1 if before and again else 1
+        pause_s = BACKOFF.pause_s(failures)
         because = f"it is set aside: {_in_words(error)}; tried again every {format_duration(pause_s)}"
-        self.jobs[job_id] = Aside(revision, because, self._scribe.clock.now() + pause_s, pause_s)
+        self.jobs[job_id] = Aside(revision, because, self._scribe.clock.now() + pause_s, failures)
         self._news.add(job_id)
         log.error("%s %s", job_id, because, exc_info=None if isinstance(error, FederatorError) else error)
         if not again:

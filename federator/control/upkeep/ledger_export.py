@@ -15,6 +15,7 @@ from federator.control.record.records import Changes, Flag, Records
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Unavailable
 from federator.ports import LedgerTarget
+from federator.retry import Backoff
 from federator.telemetry import METRICS
 
 log = logging.getLogger(__name__)
@@ -22,8 +23,8 @@ log = logging.getLogger(__name__)
 MARK = "ledger-export/"
 """How the names of flags begin that say, under `who`, which seal a target has."""
 EVERY_S = 1.0
-LONGEST_S = 60.0
-"""Real seconds between two looks, and most of them between two attempts."""
+"""Real seconds between two looks."""
+BACKOFF = Backoff(2.0, 60.0, spread=0.0)
 PATIENCE_S = 300.0
 """A target may be behind for so long before people are told."""
 
@@ -51,10 +52,10 @@ class LedgerExport:
 
     async def run(self) -> None:
         """Send what comes, until cancelled; less and less often to a target that fails."""
-        delay_s = EVERY_S
+        failures = 0
         while True:
-            delay_s = EVERY_S if await self.catch_up() else min(LONGEST_S, 2 * delay_s)
-            await asyncio.sleep(delay_s)
+            failures = 0 if await self.catch_up() else failures + 1
+            await asyncio.sleep(BACKOFF.pause_s(failures) if failures else EVERY_S)
 
     async def catch_up(self) -> bool:
         """Send all that is sealed; False when the target does not take it now."""

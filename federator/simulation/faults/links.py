@@ -14,7 +14,7 @@ from federator.simulation.faults.processes import Process
 from federator.simulation.faults.scene import Scene
 from federator.wire import link
 from federator_agent.core import events as ev
-from federator_agent.dialling import Backoff
+from federator_agent.dialling import DIALLING
 
 GREETING_S = 20.0
 REFUSED_PAUSE_S = 300.0
@@ -88,7 +88,7 @@ class Link:
 
     async def run(self) -> None:
         """Hold a session for ever."""
-        backoff = Backoff(self._chance)
+        failures = 0
         clock = asyncio.get_running_loop().time
         while True:
             since_s = clock()
@@ -98,9 +98,10 @@ class Link:
                 self._up.clear()
                 self._listener.tell(ev.LinkDown())
                 if clock() - since_s > LASTED_S:
-                    backoff.reset()
+                    failures = 0
             self._dispatchers.append(self._dispatchers.pop(0))
-            await asyncio.sleep(backoff.next_s(asked_s))
+            failures += 1
+            await asyncio.sleep(DIALLING.pause_s(failures, asked_s=asked_s, draw=self._chance.uniform))
 
     async def _session(self, server: Dispatcher) -> float:
         """One session, until it ends; the pause that the dispatcher asks for."""

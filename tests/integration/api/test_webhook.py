@@ -8,6 +8,7 @@ from aiohttp import web
 from federator import webhook
 from federator.kernel.errors import Unavailable
 from federator.model.events import Alert, AlertKind
+from federator.retry import Backoff
 from federator.settings import AlertSettings
 from federator.webhook import Webhook
 
@@ -30,7 +31,7 @@ class Listener:
 
 @pytest.fixture
 async def listener(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
-    monkeypatch.setattr(webhook, "FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr(webhook, "BACKOFF", Backoff(0.001, 0.001))
     there = Listener()
     app = web.Application()
     app.router.add_post("/{tail:.*}", there.take)

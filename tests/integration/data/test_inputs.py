@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
+from federator.retry import Backoff
 from federator_agent import clearing
 from federator_agent.data import patience
 from federator_agent.data.inputs import Inputs, NoRoom, name_of
@@ -140,7 +141,7 @@ class Only(Sources):
 async def test_a_broken_transfer_is_tried_again_and_never_taken_for_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(patience, "BACKOFF", Backoff(0.001, 0.1))
     source = Slow(breaks=3)
     disk = Disk(tmp_path / "inputs", sources=Only(source))
     data = await disk.bring("s3://any/thing")
@@ -152,8 +153,7 @@ async def test_a_broken_transfer_is_tried_again_and_never_taken_for_whole(
 async def test_trouble_that_lasts_is_given_up_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FIRST_PAUSE_S", 0.001)
-    monkeypatch.setattr(patience, "LONGEST_PAUSE_S", 0.002)
+    monkeypatch.setattr(patience, "BACKOFF", Backoff(0.001, 0.002))
     calls = 0
 
     async def fail() -> None:

@@ -8,6 +8,7 @@ import pytest_asyncio
 from federator.client import Client
 from federator.client import jobs as jobs_module
 from federator.client import transport as transport_module
+from federator.retry import Backoff
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
 
 
@@ -19,8 +20,7 @@ def fake() -> Iterator[FakeDispatcher]:
 
 @pytest_asyncio.fixture
 async def client(fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
-    monkeypatch.setattr(transport_module, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(transport_module, "MAX_DELAY_S", 0.01)
+    monkeypatch.setattr(transport_module, "BACKOFF", Backoff(0.01, 0.01))
     monkeypatch.setattr(jobs_module, "POLL_S", 0.01)
     async with Client(fake.url, "secret", patience_s=5.0) as opened:
         yield opened

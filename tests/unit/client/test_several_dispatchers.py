@@ -9,6 +9,7 @@ from aiohttp import web
 from federator.client import Client
 from federator.client import transport as transport_module
 from federator.kernel import errors
+from federator.retry import Backoff
 from federator.wire.governing import PolicyVerdict
 from federator.wire.http import Problem
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
@@ -45,7 +46,7 @@ async def test_one_that_is_gone_is_left(other: FakeDispatcher) -> None:
 async def test_when_none_leads_all_are_asked_again_while_patience_lasts(
     fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport_module, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(transport_module, "BACKOFF", Backoff(0.01, 1.0))
     for _ in range(2):
         fake.answer("GET /v1/sites", STANDBY, status=503)
     other.answer("GET /v1/sites", STANDBY, status=503)

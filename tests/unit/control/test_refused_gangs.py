@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from itertools import pairwise
 
-from federator.control.reports.refusals import FORGET_S, LONGEST_PAUSE_S, refused_again
+from federator.control.reports.refusals import BACKOFF, FORGET_S, refused_again
 from federator.model.jobs import JobStatus, Refusal
 from federator.model.placements import Placement, PlacementStatus
 from tests.support.dispatch import FakeSite, World, make_world
@@ -144,7 +144,7 @@ async def test_where_there_is_no_other_place_the_attempts_become_rare_and_the_re
     at = [placement.assigned_at for placement in tried]
     gaps_s = [after - before for before, after in pairwise(at)]
     assert 6 <= len(tried) <= 14, "without a pause there would be more than a hundred"
-    assert gaps_s[-1] > LONGEST_PAUSE_S > 2 * gaps_s[2] > 2 * gaps_s[0]
+    assert gaps_s[-1] > BACKOFF.longest_s > 2 * gaps_s[2] > 2 * gaps_s[0]
     explanation = await world.core.views.explain(world.job(job))
     assert [site.filter for site in explanation.sites] == ["refused"]
     assert "lab has evicted or repeatedly refused it" in explanation.sites[0].text
@@ -154,7 +154,7 @@ async def test_a_place_that_has_been_mended_is_used_again() -> None:
     world, job = await a_world("lab")
     await attempts(world, job, lambda name: name == "lab-2", nobody, 600.0)
     assert world.job(job).status is JobStatus.PENDING
-    await attempts(world, job, nobody, nobody, LONGEST_PAUSE_S + 60.0)
+    await attempts(world, job, nobody, nobody, BACKOFF.longest_s + 60.0)
     assert world.job(job).status is JobStatus.RUNNING
 
 
@@ -163,6 +163,8 @@ async def test_a_member_that_refused_long_ago_begins_anew() -> None:
     placement = await world.place(job, "lab", "lab-2")
     old = (Refusal("lab", "lab", 0.0, 9, 1800.0), Refusal("lab-2", "lab", 0.0, 9, 1800.0))
     soon = refused_again(old, placement, FORGET_S - 1.0)
-    assert {(refusal.times, refusal.until_at) for refusal in soon} == {(10, FORGET_S - 1.0 + LONGEST_PAUSE_S)}
+    assert {(refusal.times, refusal.until_at) for refusal in soon} == {
+        (10, FORGET_S - 1.0 + BACKOFF.longest_s)
+    }
     late = refused_again(old, placement, FORGET_S)
     assert {(refusal.times, refusal.until_at) for refusal in late} == {(1, 0.0)}

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.kernel.errors import Unavailable
+from federator.retry import Backoff
 from federator_agent.kube import following
 from federator_agent.kube.api import Api
 from federator_agent.kube.following import HEAD_BYTES, KUBELET_SAYS, TAIL_BYTES, LogFollower, _Splice
@@ -119,6 +120,7 @@ class Server:
 
 async def _finished(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(following, "PAUSE_S", 0.0)
+    monkeypatch.setattr(following, "BACKOFF", Backoff(0.0, 0.0))
     follower = LogFollower(server, "/pods/p-0", folder / "log")  # type: ignore[arg-type]
     await follower._finish()
     return (folder / "log").read_text()
