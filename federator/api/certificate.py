@@ -29,7 +29,7 @@ class Certificate:
     def __init__(self, settings: TlsSettings) -> None:
         self._files = (Path(settings.cert), Path(settings.key))
         self._seen = self._stamps()
-        self._present, self._expires_at = self._read()
+        self.present, self._expires_at = self._read()
         self._said_at = 0.0
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         """For the server's socket: for each connection it turns to the newest certificate."""
@@ -42,7 +42,7 @@ class Certificate:
         if seen != self._seen or asked:
             self._seen = seen
             try:
-                self._present, self._expires_at = self._read()
+                self.present, self._expires_at = self._read()
             except Invalid as error:
                 log.warning("the former certificate is kept: %s", error)
             else:
@@ -56,7 +56,7 @@ class Certificate:
             await asyncio.to_thread(self.look)
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self._present
+        connection.context = self.present
 
     def _read(self) -> tuple[ssl.SSLContext, float]:
         cert, key = self._files

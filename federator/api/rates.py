@@ -23,7 +23,7 @@ class Rates:
     """What people have left. `now` is in real seconds."""
 
     def __init__(self, limits: LimitSettings, now: Callable[[], float]) -> None:
-        self._limits = limits
+        self.limits = limits
         self._now = now
         self._left: dict[str, tuple[float, float]] = {}
         """How much was left, and when."""
@@ -36,7 +36,7 @@ class Rates:
             yield
             return
         heavy = cost >= HEAVY
-        most = self._limits.heavy_each
+        most = self.limits.heavy_each
         if heavy and self._busy[who] >= most:
             raise TooMany(
                 f"user {who} has {most} previews, explanations or looks at policies under way",
@@ -53,7 +53,7 @@ class Rates:
                 del self._busy[who]
 
     def _take(self, who: str, cost: int) -> None:
-        rate, burst, now = self._limits.person_rate, self._limits.person_burst, self._now()
+        rate, burst, now = self.limits.person_rate, self.limits.person_burst, self._now()
         left = self._present(who, now)
         if left < cost:
             raise TooMany(
@@ -67,9 +67,9 @@ class Rates:
             self._left = {each: self._left[each] for each in self._left if self._present(each, now) < burst}
 
     def _present(self, who: str, now: float) -> float:
-        burst = float(self._limits.person_burst)
+        burst = float(self.limits.person_burst)
         left, at = self._left.get(who, (burst, now))
-        return min(burst, left + (now - at) * self._limits.person_rate)
+        return min(burst, left + (now - at) * self.limits.person_rate)
 
 
 RATES = web.AppKey("rates", Rates)

@@ -62,13 +62,13 @@ class Hub:
         self._closing = False
         self.quiet = False
         """Agents are heard and not told what to do. When that is over, each is told after its next report."""
-        self._turns = Turns()
-        self._board = Board(records, self._changed)
+        self.turns = Turns()
+        self.board = Board(records, self._changed)
 
     def start(self, *, term: int) -> None:
         """Begin to lead in this term. Called once, when all records are loaded."""
         self._term = term
-        self._board.load()
+        self.board.load()
 
     def session_of(self, ticket: str) -> Session:
         """The live session with that ticket. Raises `Unauthenticated`."""
@@ -79,7 +79,7 @@ class Hub:
 
     def held(self, member: str) -> Mapping[str, Placement]:
         """The open placements that have a rank at this member."""
-        return self._board.held(member)
+        return self.board.held(member)
 
     def dismiss(self, member: str, because: str) -> None:
         """End the member's session, if there is one: it is not to come back as it is."""
@@ -128,7 +128,7 @@ class Hub:
     async def _arrive(self, pipe: Pipe) -> Arrival:
         """The handshake, up to the point where the seat is free. That takes seconds: a key that is worth nothing any more by then opens nothing."""
         arrival = await shake_hands(pipe, self._admission, self._records.store.incarnation)
-        await self._turns.take()
+        await self.turns.take()
         while (incumbent := self._sessions.get(arrival.member.id)) is not None:
             await contest(incumbent, arrival.hello, self._admission)
             if self._sessions.get(arrival.member.id) is incumbent:
@@ -146,7 +146,7 @@ class Hub:
             member,
             arrival.hello,
             pipe,
-            Briefing(self._board, member.id, arrival.hello.knows),
+            Briefing(self.board, member.id, arrival.hello.knows),
         )
         older = self._sessions.get(member.id)
         if older is not None:

@@ -44,7 +44,7 @@ class EtcdStore:
     MAX_OPERATIONS = MAX_OPERATIONS
 
     def __init__(self, link: EtcdLink, settings: EtcdSettings, blobs: Blobs, outside: Sequence[str]) -> None:
-        self._link = link
+        self.link = link
         self._blobs = blobs
         self._outside = tuple(outside)
         self._root = settings.prefix.rstrip("/").encode() + b"/"
@@ -52,7 +52,7 @@ class EtcdStore:
         self._incarnation = ""
         self.lineage = ""
         """A random name that outlives restores: of which store this is a state."""
-        self._upkeep = Upkeep(link, blobs, self._data, settings)
+        self.upkeep = Upkeep(link, blobs, self._data, settings)
 
     @classmethod
     async def open(cls, settings: EtcdSettings, blobs: Blobs, *, outside: Sequence[str] = ()) -> "EtcdStore":
@@ -65,9 +65,9 @@ class EtcdStore:
         try:
             await store._name()
         except BaseException:
-            await store._link.close()
+            await store.link.close()
             raise
-        store._upkeep.start()
+        store.upkeep.start()
         return store
 
     @property
@@ -78,7 +78,7 @@ class EtcdStore:
     async def get(self, key: str) -> Item | None:
         """The key's present value, or None."""
         check_key(key)
-        answer = await self._link.call(_range, rpc.RangeRequest(key=self._data + key.encode()))
+        answer = await self.link.call(_range, rpc.RangeRequest(key=self._data + key.encode()))
         items = await self._items(answer.message.kvs)
         return items[0] if items else None
 
@@ -94,7 +94,7 @@ class EtcdStore:
         request = rpc.RangeRequest(key=first, range_end=last, limit=min(limit, PAGE))
         if first == last:
             request = rpc.RangeRequest(key=first, count_only=True)
-        message = (await self._link.call(_range, request)).message
+        message = (await self.link.call(_range, request)).message
         items = await self._items(message.kvs)
         more = items[-1].key if message.more and items else None
         return Page(items=tuple(items), revision=message.header.revision, next_after=more)
@@ -103,7 +103,7 @@ class EtcdStore:
         """Do it atomically and durably; return its revision. Raises `StoreConflict` when a comparison fails."""
         check_transaction(transaction)
         request = await self._request(transaction)
-        answer = await self._link.call(_txn, request, writes=True)
+        answer = await self.link.call(_txn, request, writes=True)
         if answer.message.succeeded:
             return int(answer.message.header.revision)
         if answer.repeated:
@@ -138,7 +138,7 @@ class EtcdStore:
             )
             # Begun again in the middle of a transaction, so many changes of it have been told already.
             skip = seen
-            async with self._link.watching(request) as answers:
+            async with self.link.watching(request) as answers:
                 async for answer in answers:
                     _refuse_compacted(answer, seen_revision)
                     for event in answer.events:
@@ -153,19 +153,19 @@ class EtcdStore:
 
     def refuse_if_full(self) -> None:
         """Raise `Unavailable` while etcd says that it is full, or is larger than the settings allow."""
-        self._upkeep.refuse_if_full()
+        self.upkeep.refuse_if_full()
 
     async def adopt(self) -> str:
         """Give the store another incarnation, and return it: after a restore, and with no dispatcher running."""
         self._incarnation = secrets.token_hex(8)
         put = rpc.PutRequest(key=self._root + b"incarnation", value=self._incarnation.encode())
-        await self._link.call(lambda member: member.kv.Put, put, writes=True)
+        await self.link.call(lambda member: member.kv.Put, put, writes=True)
         return self._incarnation
 
     async def close(self) -> None:
         """End the upkeep and all connections; watches end."""
-        await self._upkeep.stop()
-        await self._link.close()
+        await self.upkeep.stop()
+        await self.link.close()
 
     async def _name(self) -> None:
         """Read the names; whoever comes first makes them."""
@@ -174,8 +174,8 @@ class EtcdStore:
         request = rpc.TxnRequest(
             compare=[_unchanged(keys[0], 0)], success=[rpc.RequestOp(request_put=put) for put in puts]
         )
-        await self._link.call(_txn, request, writes=True)
-        found = [(await self._link.call(_range, rpc.RangeRequest(key=key))).message.kvs[0] for key in keys]
+        await self.link.call(_txn, request, writes=True)
+        found = [(await self.link.call(_range, rpc.RangeRequest(key=key))).message.kvs[0] for key in keys]
         self._incarnation, self.lineage = (kv.value.decode() for kv in found)
 
     def _compare(self, key: str, revision: int) -> rpc.Compare:
@@ -205,7 +205,7 @@ class EtcdStore:
         if put.expires_in_s is not None:
             # A key may only live longer: its time counts from its own lease, granted now and shared with nobody.
             grant = rpc.LeaseGrantRequest(TTL=math.ceil(put.expires_in_s))
-            lease = (await self._link.call(lambda member: member.lease.LeaseGrant, grant)).message.ID
+            lease = (await self.link.call(lambda member: member.lease.LeaseGrant, grant)).message.ID
         return rpc.PutRequest(key=key, value=value, lease=lease)
 
     async def _written(self, request: rpc.TxnRequest, transaction: Transaction) -> int | None:
@@ -213,7 +213,7 @@ class EtcdStore:
         puts = [op.request_put for op in request.success if op.HasField("request_put")]
         keys = [put.key for put in puts] + [self._data + key.encode() for key in transaction.deletes]
         looks = rpc.TxnRequest(success=[_look(key) for key in keys])
-        message = (await self._link.call(_txn, looks)).message
+        message = (await self.link.call(_txn, looks)).message
         found = [op.response_range.kvs for op in message.responses]
         revisions = {kvs[0].mod_revision for kvs in found[: len(puts)] if kvs}
         as_put = all(kvs and kvs[0].value == put.value for put, kvs in zip(puts, found, strict=False))

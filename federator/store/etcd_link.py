@@ -81,8 +81,8 @@ class EtcdLink:
     def __init__(
         self, endpoints: Sequence[str], credentials: grpc.ChannelCredentials | None, patience_s: float
     ) -> None:
-        self._members = [Member(address, credentials) for address in endpoints]
-        self._present = 0
+        self.members = [Member(address, credentials) for address in endpoints]
+        self.present = 0
         self._patience_s = patience_s
         self.names = ", ".join(endpoints)
 
@@ -92,9 +92,9 @@ class EtcdLink:
 
         async def once() -> Answer:
             nonlocal repeated
-            number = self._present
+            number = self.present
             try:
-                return Answer(await pick(self._members[number])(request, timeout=ATTEMPT_S), repeated)
+                return Answer(await pick(self.members[number])(request, timeout=ATTEMPT_S), repeated)
             except grpc.aio.AioRpcError as error:
                 if not _again(error):
                     raise self._meaning(error) from error
@@ -114,8 +114,8 @@ class EtcdLink:
     @asynccontextmanager
     async def watching(self, request: Any) -> AsyncIterator[AsyncIterator[Any]]:
         """The answers to a watch at one member. They end when it does not answer any more; the next time another is asked."""
-        number = self._present
-        stream = self._members[number].watch.Watch(metadata=REQUIRE_LEADER)
+        number = self.present
+        stream = self.members[number].watch.Watch(metadata=REQUIRE_LEADER)
 
         async def answers() -> AsyncIterator[Any]:
             try:
@@ -134,12 +134,12 @@ class EtcdLink:
 
     def leave(self, number: int) -> None:
         """Ask another member next; whoever else noticed has left it already."""
-        if self._present == number:
-            self._present = (number + 1) % len(self._members)
+        if self.present == number:
+            self.present = (number + 1) % len(self.members)
 
     async def close(self) -> None:
         """End all connections."""
-        await asyncio.gather(*(member.channel.close() for member in self._members))
+        await asyncio.gather(*(member.channel.close() for member in self.members))
 
     def _meaning(self, error: grpc.aio.AioRpcError) -> FederatorError:
         code, said = error.code(), str(error.details())

@@ -55,7 +55,7 @@ class SqliteStore:
         self._lock_descriptor = lock_descriptor
         self._reading = reading
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-reader")
-        self._writer = Writer(writing, path, self._deadlines, self._history.extend)
+        self.writer = Writer(writing, path, self._deadlines, self._history.extend)
 
     @classmethod
     def open(cls, path: Path, clock: Clock, *, history_limit: int = HISTORY_LIMIT) -> "SqliteStore":
@@ -100,7 +100,7 @@ class SqliteStore:
     async def commit(self, transaction: Transaction) -> int:
         """Do it atomically and durably; return its revision. Raises `StoreConflict` when a comparison fails."""
         check_transaction(transaction)
-        return await self._writer.commit(transaction)
+        return await self.writer.commit(transaction)
 
     def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
         """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
@@ -111,7 +111,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Finish what is queued, end the watches, release the file."""
-        await self._writer.close()
+        await self.writer.close()
         self._history.close()
         await asyncio.to_thread(self._reader.shutdown)
         self._reading.close()
@@ -120,7 +120,7 @@ class SqliteStore:
     async def _expire(self) -> float | None:
         # The writer deletes what is due ahead of every batch; an empty transaction is enough to make it look.
         if self._deadlines.any_due():
-            await self._writer.commit(Transaction())
+            await self.writer.commit(Transaction())
         return self._deadlines.wait_s()
 
     async def _read(self, query: Callable[[], T]) -> T:

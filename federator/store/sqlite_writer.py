@@ -57,7 +57,7 @@ class Writer:
         deadlines: Deadlines,
         publish: Callable[[list[Change]], None],
     ) -> None:
-        self._connection = connection
+        self.connection = connection
         self._path = path
         self._deadlines = deadlines
         self._publish = publish
@@ -81,7 +81,7 @@ class Writer:
         self._closing = True
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
-        self._connection.close()
+        self.connection.close()
 
     def _run(self) -> None:
         while batch := self._take():
@@ -118,17 +118,17 @@ class Writer:
 
     def _commit(self, batch: list[Waiting]) -> list[Change]:
         """Write the batch and set its outcomes; on an error of the database, none of it was acknowledged."""
-        work = _Batch(self._connection)
+        work = _Batch(self.connection)
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute("BEGIN IMMEDIATE")
             work.begin(self._deadlines.due(), [waiting.transaction for waiting in batch])
             for waiting in batch:
                 waiting.outcome = work.apply(waiting.transaction)
             work.finish()
-            self._connection.execute("COMMIT")
+            self.connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - a thread that died would leave every later caller waiting for ever
             with contextlib.suppress(sqlite3.Error):
-                self._connection.rollback()
+                self.connection.rollback()
             for waiting in batch:
                 waiting.outcome = describe(error, self._path)
             return []

@@ -159,7 +159,7 @@ async def test_sixty_jobs_on_one_machine_that_is_taken_back_are_all_told(world: 
     taken = msgspec.structs.replace(world.core.records.leases[lease.id], status=LeaseStatus.INTERRUPTED)
     await world.put(taken)
     sizes = counted(world)
-    await interrupted(world.core.records, world.core.executor._scribe, lease.id, "it is taken back")
+    await interrupted(world.core.records, world.core.executor.scribe, lease.id, "it is taken back")
     assert statuses(world, jobs) == {JobStatus.SUSPENDING}
     assert {world.placement(job).order for job in jobs} == {Order.STOP}
     assert world.core.records.leases[lease.id].status is LeaseStatus.DRAINING
@@ -279,7 +279,7 @@ async def test_a_dispatcher_that_cannot_plan_at_all_tells_people(
     async def fails(_self: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(turn.Turn, "_observe", fails)
+    monkeypatch.setattr(turn.Turn, "observe", fails)
     for _ in range(3):
         assert not await world.core.alerts.look()
         with pytest.raises(RuntimeError):

@@ -39,7 +39,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 async def begin(world: World, folder: Path) -> Chain:
     """The chain with a key in a folder, as `federator serve` has it."""
-    world.core.chain._signer = Signer(folder)
+    world.core.chain.signer = Signer(folder)
     await world.core.chain.begin()
     return world.core.chain
 
@@ -81,7 +81,7 @@ async def delete(store: Store, *names: str) -> None:
 
 
 async def test_a_ledger_that_nobody_touched_is_whole(world: World) -> None:
-    found = verified(await parts(world), trusted=[world.core.chain._signer.public])
+    found = verified(await parts(world), trusted=[world.core.chain.signer.public])
     assert said(found) == ""
     assert (found.lines, found.seals, found.unsealed, found.before) == (10, 3, 0, 0)
     await world.submit()
@@ -218,7 +218,7 @@ async def test_what_is_done_to_the_store_is_named(
 
 async def test_another_key_is_found_by_who_knows_the_right_one(world: World, tmp_path: Path) -> None:
     """Somebody with the store and a key of his own writes all of it anew."""
-    right = world.core.chain._signer.public
+    right = world.core.chain.signer.public
     store = world.core.records.store
     await delete(store, "ledger-state/", *await keys(store, "ledger/"), *await keys(store, "seal/"))
     folder = tmp_path / "elsewhere"
@@ -408,13 +408,13 @@ async def test_one_that_was_replaced_cannot_go_on_with_the_chain(world: World, t
 
 async def test_what_retention_drops_is_signed_and_the_rest_still_holds(world: World) -> None:
     chain, retention = world.core.chain, world.core.sweeper.retention
-    retention._settings = msgspec.structs.replace(retention._settings, ledger_lines=8, promised_s=0.0)
+    retention.settings = msgspec.structs.replace(retention.settings, ledger_lines=8, promised_s=0.0)
     old = verified(await parts(world)).head
     world.clock.advance(DAY_S)
     await retention.sweep()
     found = verified(await parts(world), kept=[old] if old else [])
     assert (said(found), found.lines, chain.state.first, chain.state.dropped) == ("", 7, 1, 3)
-    retention._settings = msgspec.structs.replace(retention._settings, ledger_lines=4)
+    retention.settings = msgspec.structs.replace(retention.settings, ledger_lines=4)
     await retention.sweep()
     assert (chain.state.first, chain.state.dropped) == (2, 3)
     await submit(world, 1)

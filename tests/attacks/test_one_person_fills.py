@@ -28,15 +28,15 @@ def limited(rig: Rig, **limits: Any) -> None:
     core = rig.world.core
     settings = msgspec.structs.replace(core.settings.limits, **limits)
     core.settings = msgspec.structs.replace(core.settings, limits=settings)
-    core.intake._acceptance._limits = settings
-    core.series._limits = settings
-    core.sweeper.retention._shares.limits = settings
+    core.intake.acceptance.limits = settings
+    core.series.limits = settings
+    core.sweeper.retention.shares.limits = settings
 
 
 def kept(rig: Rig, **limits: Any) -> None:
     """Put these limits of retention in force."""
     retention = rig.world.core.sweeper.retention
-    retention.configure(msgspec.structs.replace(retention._settings, **limits))
+    retention.configure(msgspec.structs.replace(retention.settings, **limits))
 
 
 async def submitted(rig: Rig, who: str, **fields: object) -> Answer:
@@ -124,7 +124,7 @@ async def test_a_team(rig: Rig) -> None:
     job = core.records.jobs[await rig.submit("ada")]
     for number in range(4):
         await rig.world.put(msgspec.structs.replace(job, id=f"{job.id}{number}", team="vision"))
-    acceptance = core.intake._acceptance
+    acceptance = core.intake.acceptance
     prepare = acceptance.prepare
 
     def of_team(*args: Any) -> Job:
@@ -261,7 +261,7 @@ def rated(rig: Rig, **limits: Any) -> Ticks:
     application = rig.client.app
     assert application is not None
     rates = application[RATES]
-    rates._limits, rates._now = LimitSettings(**limits), ticks
+    rates.limits, rates._now = LimitSettings(**limits), ticks
     return ticks
 
 

@@ -30,7 +30,7 @@ async def joined(world: World, *, token: str = "", file: str = "") -> None:
     number = len(world.core.records.members)
     wish = JoinRequest(public_key=f"{number:064x}", member=f"north-{number}", labels=labels)
     await world.core.admission.join(secret, wish)
-    site = world._connect(wish.member, 1, 4, "A100")
+    site = world.connect(wish.member, 1, 4, "A100")
     site.report(labels=labels)
 
 

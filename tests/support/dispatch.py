@@ -214,14 +214,14 @@ class World:
     ) -> FakeSite:
         """A site with one pool, connected."""
         await self.put(Site(name=name, kind=kind), Member(id=name, site=name, public_key=""))
-        return self._connect(name, nodes, gpus, model)
+        return self.connect(name, nodes, gpus, model)
 
     async def add_member(
         self, site: str, name: str, *, nodes: int = 1, gpus: int = 4, model: str = "A100"
     ) -> FakeSite:
         """One more host of a site, with an agent of its own, connected."""
         await self.put(Member(id=name, site=site, public_key=""))
-        return self._connect(name, nodes, gpus, model)
+        return self.connect(name, nodes, gpus, model)
 
     async def boot(self, lease: Lease) -> FakeSite:
         """The lease's instance joins."""
@@ -230,13 +230,13 @@ class World:
         )
         await self.put(Site(name=lease.site, kind=SiteKind.CLOUD, provider=lease.provider), member)
         offer = lease.offer
-        site = self._connect(
+        site = self.connect(
             lease.member, 1, offer.gpus_to_plan, offer.model, pool=offer.pool, shared=offer.shared
         )
         await self.core.executor.step()
         return site
 
-    def _connect(
+    def connect(
         self,
         name: str,
         nodes: int,
@@ -292,7 +292,7 @@ class World:
 
     async def place(self, job_id: str, *members: str) -> Placement:
         """Write the placement that a plan with one rank at each of these members would make; whether it fits is not asked."""
-        records, committer = self.core.records, self.core.turn._committer
+        records, committer = self.core.records, self.core.turn.committer
         site = records.members[members[0]].site
 
         def compute() -> Changes:

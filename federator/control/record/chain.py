@@ -36,7 +36,7 @@ class Chain:
     """The ledger's chain, as its leader knows it."""
 
     def __init__(self, records: Records, clock: Clock, signer: Signer) -> None:
-        self._records, self._clock, self._signer = records, clock, signer
+        self._records, self._clock, self.signer = records, clock, signer
         self._pending: dict[str, SealedLine] = {}
         self._written = asyncio.Event()
         self._begins: tuple[str, int] = ("", 0)
@@ -51,23 +51,23 @@ class Chain:
 
     async def begin(self) -> None:
         """Find what is not in it yet. Called once, by who leads, when all is read and before anything is written."""
-        signed, state = self._signer.last, self.state
-        notes = await asyncio.to_thread(self._signer.journal.read)
+        signed, state = self.signer.last, self.state
+        notes = await asyncio.to_thread(self.signer.journal.read)
         if signed is not None and signed.number > state.number:
-            await asyncio.to_thread(self._signer.set_aside)
+            await asyncio.to_thread(self.signer.set_aside)
             notes = []  # their end is missing with the seals before them: the head that is put aside tells of it
             log.error(
                 "the ledger ends at seal %d, and this dispatcher has signed seal %d: it was rolled back or its end was removed",
                 state.number,
                 signed.number,
             )
-        self.missing = await asyncio.to_thread(self._signer.aside)
+        self.missing = await asyncio.to_thread(self.signer.aside)
         self._pending = await self._noted(notes)
         if state.number == 0:
             self._begins = await self._all_there_is()
         else:
             await self._find_unsealed(state)
-        await asyncio.to_thread(self._signer.journal.renew, state.number, self._pending.values())
+        await asyncio.to_thread(self.signer.journal.renew, state.number, self._pending.values())
         self._records.subscribe(self._hear)
         self.begun = True
 
@@ -89,13 +89,13 @@ class Chain:
                 self._pending.pop(line.id, None)
             for row in changes.rows.values():
                 if isinstance(row, Seal):
-                    await asyncio.to_thread(self._signer.keep, Head(row.number, row.head))
-            self._signer.journal.shorten(self.state.number, self._pending.values())
+                    await asyncio.to_thread(self.signer.keep, Head(row.number, row.head))
+            self.signer.journal.shorten(self.state.number, self._pending.values())
 
     def signed(self, state: LedgerState) -> LedgerState:
         """A state in which more is dropped, with our word for it."""
-        key = self._signer.public
-        return msgspec.structs.replace(state, key=key, signature=self._signer.sign(state.cut))
+        key = self.signer.public
+        return msgspec.structs.replace(state, key=key, signature=self.signer.sign(state.cut))
 
     def _sealed(self, lines: tuple[SealedLine, ...]) -> Changes:
         state, changes = self.state, Changes()
@@ -106,7 +106,7 @@ class Chain:
             at=self._clock.now(),
             lines=lines,
             head="",
-            key=self._signer.public,
+            key=self.signer.public,
             signature="",
             before=before,
             before_lines=before_lines,
@@ -114,7 +114,7 @@ class Chain:
         head = head_of(seal)
         highest = max(state.highest, *(line.id for line in lines))
         changes.put(
-            msgspec.structs.replace(seal, head=head, signature=self._signer.sign(head.encode())),
+            msgspec.structs.replace(seal, head=head, signature=self.signer.sign(head.encode())),
             msgspec.structs.replace(
                 state, number=seal.number, head=head, highest=highest, before=state.before or before
             ),
@@ -128,7 +128,7 @@ class Chain:
         if written:
             self._pending |= {line.id: line for line in written}
             self._written.set()
-            self._signer.journal.add(self.state.number, written)
+            self.signer.journal.add(self.state.number, written)
 
     async def _noted(self, notes: Sequence[Note]) -> dict[str, SealedLine]:
         """Lines that this dispatcher has written and nobody has sealed. Whether the store still has them does not matter: what is missing there is sealed as it was."""
@@ -222,7 +222,7 @@ class Chain:
 
     async def export(self) -> AsyncIterator[Part]:
         """The whole ledger that is kept: lines in the order of the chain, each seal after its lines, then what is not sealed yet."""
-        signed = self._signer.signed()
+        signed = self.signer.signed()
         state = self.state
         yield Part(state=state)
         for head in signed:

@@ -62,12 +62,12 @@ class DecisionLog:
     def __init__(self, records: Records, retention: RetentionSettings, solver: Solver) -> None:
         self._records = records
         self._store: Store = records.store
-        self._retention = retention
-        self._solver = solver
+        self.retention = retention
+        self.solver = solver
         self._rows: OrderedDict[str, DecisionRow] = OrderedDict()
         self._runs: OrderedDict[str, list[str]] = OrderedDict()
         """The decisions of each run by that of its checkpoint, in the order of the checkpoints."""
-        self._size_bytes = 0
+        self.size_bytes = 0
         self._newest: _Newest | None = None
         self._writing = asyncio.Lock()
         """Turns, proofs and retention write each for itself: no run may be dropped twice, or while it is continued."""
@@ -98,13 +98,13 @@ class DecisionLog:
 
     async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
         """Keep this decision, of which so many actions were committed (None: all), and drop the oldest runs over the limits."""
-        if self._retention.decisions:
+        if self.retention.decisions:
             async with self._writing:
                 await self._record(problem, plan, committed)
 
     async def certified(self, problem: Problem, plan: Plan, proof: Proof) -> None:
         """Keep how good a decision was beside it; one that did nothing is recorded for that."""
-        if not self._retention.decisions:
+        if not self.retention.decisions:
             return
         async with self._writing:
             if not self.kept(plan.decision):
@@ -176,7 +176,7 @@ class DecisionLog:
         """Decide again from the record; say whether the same came out, and where not."""
         problem, plan = await self.load(decision)
         stages = tuple(stage.stage for stage in completed(plan).stages)
-        again = await self._solver.decide(problem, stages=stages, seed=plan.seed, limit_s=REPLAY_S)
+        again = await self.solver.decide(problem, stages=stages, seed=plan.seed, limit_s=REPLAY_S)
         if again is None:
             return ReplayResult(False, ("the solver did not answer",))
         found = differences(problem, plan, again)
@@ -196,7 +196,7 @@ class DecisionLog:
 
     def _continued(self, at: float) -> _Newest | None:
         """The record that the next one is written against; None: it begins a run."""
-        newest, retention = self._newest, self._retention
+        newest, retention = self._newest, self.retention
         longest = min(LONGEST_RUN, max(1, retention.decisions // RUNS))
         if newest is None or newest.length >= longest:
             return None
@@ -207,19 +207,19 @@ class DecisionLog:
             return
         self._rows[row.id] = row
         self._runs.setdefault(row.checkpoint or row.id, []).append(row.id)
-        self._size_bytes += row.size_bytes
+        self.size_bytes += row.size_bytes
 
     def _forget(self, names: list[str]) -> None:
         """One run, whole."""
         for name in list(names):
             row = self._rows.pop(name)
             self._runs.pop(row.checkpoint or row.id, None)
-            self._size_bytes -= row.size_bytes
+            self.size_bytes -= row.size_bytes
 
     def _over_the_limit(self, new: DecisionRow) -> list[str]:
         """The oldest run, when there is no room for it beside the new record; never the one that the record continues."""
-        count, size_bytes = len(self._rows) + 1, self._size_bytes + new.size_bytes
-        if count <= self._retention.decisions and size_bytes <= self._retention.decisions_mib * 2**20:
+        count, size_bytes = len(self._rows) + 1, self.size_bytes + new.size_bytes
+        if count <= self.retention.decisions and size_bytes <= self.retention.decisions_mib * 2**20:
             return []
         oldest = next(iter(self._runs), new.checkpoint)
         return [] if oldest == new.checkpoint else self._runs[oldest]

@@ -199,7 +199,7 @@ class Records:
         self._relied_on: Counter[str] = Counter()
         """Keys that writes on their way rely on: they must not be deleted meanwhile."""
         self._reign: Reign | None = None
-        self._listeners: list[Callable[[Changes], None]] = []
+        self.listeners: list[Callable[[Changes], None]] = []
         self._kinds = self._by_kind()
 
     def _by_kind(self) -> dict[type, dict[str, Any]]:
@@ -247,8 +247,8 @@ class Records:
 
     def subscribe(self, listener: Callable[[Changes], None]) -> Callable[[], None]:
         """Call `listener` after every applied change; returns how to stop it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
 
     def revision_of(self, record: Record) -> int:
         """The store revision of this row; 0 when there is none."""
@@ -356,7 +356,7 @@ class Records:
         for key in changes.deletes:
             self._drop(key)
         self.revision = max(self.revision, revision)
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             listener(changes)
 
     def _keep(self, key: str, row: Record, revision: int) -> None:

@@ -64,20 +64,20 @@ class Executor:
         settings: LeaseSettings,
     ) -> None:
         self._records = records
-        self._scribe = scribe
+        self.scribe = scribe
         self._inventory = inventory
         self._progress = progress
         self._providers = providers
         self._user_data = user_data
         self._federation = federation
         self._settings = settings
-        self._alarm = Alarm()
+        self.alarm = Alarm()
         self._pace = Pace(scribe.clock, settings.poll_s)
-        self._purse = Purse(records, scribe.clock, settings)
+        self.purse = Purse(records, scribe.clock, settings)
         self._missed: dict[str, set[str]] = {}
         """Leases that a provider's last listing did not show though they were launched long ago."""
         self._steps = {
-            LeaseStatus.REQUESTED: self._requested,
+            LeaseStatus.REQUESTED: self.requested,
             LeaseStatus.LAUNCHING: self._launching,
             LeaseStatus.BOOTING: self._booting,
             LeaseStatus.READY: self._ready,
@@ -88,27 +88,27 @@ class Executor:
 
     def wake(self, changes: Changes | None = None) -> None:
         """Something has happened: where there are leases, one of them may have something to do."""
-        self._alarm.hear(changes)
+        self.alarm.hear(changes)
 
     async def run(self) -> None:
         """Pass after pass: at once when woken, and every `poll_s` to hear what providers say."""
-        clock = self._scribe.clock
+        clock = self.scribe.clock
         polled_boot_s = float("-inf")
         while True:
-            self._alarm.rings.clear()
+            self.alarm.rings.clear()
             if self._providers and clock.boot() - polled_boot_s >= self._settings.poll_s:
                 polled_boot_s = clock.boot()
                 await self.poll()
             await self.step()
-            looks_again = self._providers or self._alarm.any_open
-            if await self._alarm.rung(clock.real_delay_s(self._settings.poll_s) if looks_again else None):
+            looks_again = self._providers or self.alarm.any_open
+            if await self.alarm.rung(clock.real_delay_s(self._settings.poll_s) if looks_again else None):
                 await asyncio.sleep(0.01)
 
     async def poll(self) -> None:
         """Ask every provider for its offers and for our instances; a provider that does not answer is asked again next time."""
         for name, provider in self._providers.items():
             try:
-                asked_at = self._scribe.clock.now()
+                asked_at = self.scribe.clock.now()
                 self._inventory.offered(name, await provider.offers(), asked_at=asked_at)
                 instances = {
                     instance.name: instance for instance in await provider.instances(self._federation)
@@ -128,7 +128,7 @@ class Executor:
 
     async def _miss(self, provider: str, unlisted: Sequence[Lease]) -> None:
         """A machine that two listings in a row do not show though they should."""
-        now = self._scribe.clock.now()
+        now = self.scribe.clock.now()
         missed = {lease.id for lease in unlisted if _over(lease, now)}
         for lease_id in sorted(missed & self._missed.get(provider, set())):
             log.warning("lease %s is no longer listed by %s: it has ended", lease_id, provider)
@@ -137,9 +137,9 @@ class Executor:
 
     async def step(self) -> None:
         """One step for every lease that has one to take."""
-        self._purse.count()
+        self.purse.count()
         open_now = [le.id for le in self._records.leases.values() if le.status not in LEASE_ENDED]
-        self._alarm.any_open = bool(open_now)
+        self.alarm.any_open = bool(open_now)
         for lease_id in open_now:
             try:
                 await self._heed(lease_id)
@@ -159,25 +159,26 @@ class Executor:
             return
         if lease.reclaim_at is None:
             await self._noticed(lease_id, reclaim_at)
-        await self._move(lease_id, "interrupt")
+        await self.move(lease_id, "interrupt")
 
-    async def _requested(self, lease: Lease) -> None:
+    async def requested(self, lease: Lease) -> None:
+        """Launch a requested lease, or drop it: nobody needs it any more, or no budget allows it."""
         if not placements_on(self._records, lease):
-            await dropped(self._records, self._scribe, lease.id, "no longer needed")
+            await dropped(self._records, self.scribe, lease.id, "no longer needed")
             return
-        why = PAUSED if self._purse.closed else self._purse.spent_because(lease)
+        why = PAUSED if self.purse.closed else self.purse.spent_because(lease)
         if why:
-            await failed(self._records, self._scribe, lease.id, why, "drop")
+            await failed(self._records, self.scribe, lease.id, why, "drop")
             return
-        await self._move(lease.id, "launch")
+        await self.move(lease.id, "launch")
         await self._launching(self._records.leases[lease.id])
 
     async def _launching(self, lease: Lease) -> None:
         """Ask, or ask again after a crash: the name makes both the same."""
-        if self._purse.left_s(lease) <= 0:
-            await self._failed(lease, self._purse.why(lease, UNANSWERED), event="give-up")
+        if self.purse.left_s(lease) <= 0:
+            await self._failed(lease, self.purse.why(lease, UNANSWERED), event="give-up")
             return
-        if self._purse.closed or not self._pace.allows(lease):
+        if self.purse.closed or not self._pace.allows(lease):
             return  # while paused nothing is asked for again: a machine that an unheard answer was of is in the listing
         request = LaunchRequest(
             name=lease.id,
@@ -195,41 +196,41 @@ class Executor:
         except FederatorError as error:
             await self._failed(lease, error.describe())
         else:
-            await self._move(lease.id, "launched", launched_at=instance.launched_at)
+            await self.move(lease.id, "launched", launched_at=instance.launched_at)
 
     async def _booting(self, lease: Lease) -> None:
-        now = self._scribe.clock.now()
+        now = self.scribe.clock.now()
         joins_by_at = lease.requested_at + lease.offer.delay_s + self._settings.join_within_s
         if lease.member in self._records.members:
             # Whether it is connected now does not matter: it may have begun, and only proof of its end frees its work.
-            await self._move(lease.id, "joined", ready_at=now)
+            await self.move(lease.id, "joined", ready_at=now)
         elif not placements_on(self._records, lease):
-            await self._move(lease.id, "drain")
-        elif self._purse.left_s(lease) <= 0 or now > joins_by_at:
-            await self._failed(lease, self._purse.why(lease, NEVER_JOINED))
+            await self.move(lease.id, "drain")
+        elif self.purse.left_s(lease) <= 0 or now > joins_by_at:
+            await self._failed(lease, self.purse.why(lease, NEVER_JOINED))
 
     async def _ready(self, lease: Lease) -> None:
         """Busy, idle, or idle for long enough; never past what was committed for it: its work is told to save itself while that can be paid for."""
-        now, left_s = self._scribe.clock.now(), self._purse.left_s(lease)
+        now, left_s = self.scribe.clock.now(), self.purse.left_s(lease)
         if placements := placements_on(self._records, lease):
             if any(placement.assembling for placement in placements):
-                await self._records.transact(partial(assembled, self._records, self._scribe, lease.id))
+                await self._records.transact(partial(assembled, self._records, self.scribe, lease.id))
             saving_s = max(self._records.spec(placement.spec_hash).grace_s for placement in placements)
             if left_s <= saving_s + self._settings.slack_s / 2:  # the rest is for results to come home
-                await self._move(lease.id, "interrupt")
+                await self.move(lease.id, "interrupt")
             elif lease.idle_since_at is not None:
                 await self._set(lease.id, idle_since_at=None, kept_because="")
         elif lease.idle_since_at is None:
-            await self._set(lease.id, idle_since_at=now, kept_because=self._purse.warm(lease).because)
-        elif left_s <= 0 or now >= (warm := self._purse.warm(lease)).until_at:
-            await self._move(lease.id, "drain")
+            await self._set(lease.id, idle_since_at=now, kept_because=self.purse.warm(lease).because)
+        elif left_s <= 0 or now >= (warm := self.purse.warm(lease)).until_at:
+            await self.move(lease.id, "drain")
         elif warm.because != lease.kept_because:
             await self._set(lease.id, kept_because=warm.because)
 
     async def _interrupted(self, lease: Lease) -> None:
         """Tell its work to save itself while there is time, less what it takes to bring results home."""
-        because = self._purse.because(lease) if lease.reclaim_at is None else TAKEN_BACK
-        await interrupted(self._records, self._scribe, lease.id, because)
+        because = self.purse.because(lease) if lease.reclaim_at is None else TAKEN_BACK
+        await interrupted(self._records, self.scribe, lease.id, because)
 
     async def _draining(self, lease: Lease) -> None:
         """Nothing new starts there; given back once everything of it is home. A placement's end is reported after its logs and outputs.
@@ -237,12 +238,12 @@ class Executor:
         After a time it is given back without an answer. That proves nothing yet: its work counts as over, and may start elsewhere, only
         once the provider's listing shows the machine ended.
         """
-        now = self._scribe.clock.now()
+        now = self.scribe.clock.now()
         placements = placements_on(self._records, lease)
         waited_s = now - (lease.draining_since_at or now)
-        if placements and waited_s < self._settings.drain_within_s and self._purse.left_s(lease) > 0:
+        if placements and waited_s < self._settings.drain_within_s and self.purse.left_s(lease) > 0:
             return
-        await terminated(self._records, self._scribe, lease.id, [p.id for p in placements])
+        await terminated(self._records, self.scribe, lease.id, [p.id for p in placements])
         await self._terminating(self._records.leases[lease.id])
 
     async def _terminating(self, lease: Lease) -> None:
@@ -254,29 +255,29 @@ class Executor:
         self, lease: Lease, why: str, *, event: str = "fail", short: NoCapacity | None = None
     ) -> None:
         """The lease came to nothing: avoid its offer for a while, or what takes as much of its stock where that is gone, and let its jobs wait again."""
-        until_at = self._scribe.clock.now() + self._settings.avoid_s
+        until_at = self.scribe.clock.now() + self._settings.avoid_s
         self._inventory.launch_failed(lease.provider, lease.offer.name, until_at=until_at, short=short)
-        await failed(self._records, self._scribe, lease.id, why, event)
+        await failed(self._records, self.scribe, lease.id, why, event)
 
     async def _heard(self, lease_id: str, instance: Instance) -> None:
         """What the provider says of one instance: its bill, an interruption, its end."""
         lease = self._records.leases[lease_id]
         if lease.launched_at is None:
             await self._set(lease_id, launched_at=instance.launched_at)
-            await self._move(lease_id, "launched")
+            await self.move(lease_id, "launched")
         if instance.billed_usd > lease.billed_usd + 1e-9:
-            await bill(self._records, self._scribe, lease_id, instance.billed_usd)
+            await bill(self._records, self.scribe, lease_id, instance.billed_usd)
         if instance.reclaim_at is not None and lease.reclaim_at is None:
             await self._noticed(lease_id, instance.reclaim_at)
         if instance.status is InstanceStatus.INTERRUPTING and allows(lease.status, "interrupt"):
-            await self._move(lease_id, "interrupt")
+            await self.move(lease_id, "interrupt")
         if instance.status is InstanceStatus.ENDED:
             await self._ended(lease_id, instance.ended_at)
 
     async def _noticed(self, lease_id: str, reclaim_at: float) -> None:
         """The machine is, or was, taken back: keep that for when it is gone, and avoid the offer for a while."""
         lease = self._records.leases[lease_id]
-        until_at = self._scribe.clock.now() + self._settings.avoid_s
+        until_at = self.scribe.clock.now() + self._settings.avoid_s
         self._inventory.avoid(
             lease.provider, lease.offer.name, until_at=until_at, because="the provider took one back"
         )
@@ -286,17 +287,17 @@ class Executor:
         """The machine is gone: that is proof that nothing runs on it."""
         lease = self._records.leases[lease_id]
         proof = f"the provider says that {lease.id} has ended"
-        await unreserved(self._records, self._scribe, lease_id, proof)
+        await unreserved(self._records, self.scribe, lease_id, proof)
         expected = lease.reclaim_at is not None or lease.status is LeaseStatus.TERMINATING
-        cause, at = Cause.INTERRUPTED if expected else Cause.NODE_LOST, ended_at or self._scribe.clock.now()
+        cause, at = Cause.INTERRUPTED if expected else Cause.NODE_LOST, ended_at or self.scribe.clock.now()
         for placement in placements_on(self._records, lease):
             lost = partial(self._progress.lose, placement.id, proof, member=lease.member)
             await lost(acknowledged=True, cause=cause)
-        await gone(self._records, self._scribe, lease_id, at)
+        await gone(self._records, self.scribe, lease_id, at)
         self._pace.forget(lease_id)
         self._inventory.forget(lease.member)
 
-    async def _move(self, lease_id: str, event: str, **fields: object) -> None:
+    async def move(self, lease_id: str, event: str, **fields: object) -> None:
         """One edge of the lease's life, if it still applies when looked at again."""
 
         def compute() -> Changes:
@@ -305,8 +306,8 @@ class Executor:
             if event == "drain" and placements_on(self._records, lease):
                 return changes
             if allows(lease.status, event):
-                since = {"draining_since_at": self._scribe.clock.now()} if event == "drain" else {}
-                self._scribe.lease(changes, lease, event, **since, **fields)
+                since = {"draining_since_at": self.scribe.clock.now()} if event == "drain" else {}
+                self.scribe.lease(changes, lease, event, **since, **fields)
             return changes
 
         await self._records.transact(compute)

@@ -38,7 +38,7 @@ class Purse:
     def __init__(self, records: Records, clock: Clock, settings: LeaseSettings) -> None:
         self._records = records
         self._clock = clock
-        self._settings = settings
+        self.settings = settings
         self._demand = Demand(records)
         self._budgets: dict[str, Affordable] = {}
         """Of this pass: leases that budgets no longer let run to their end."""
@@ -52,7 +52,7 @@ class Purse:
 
         On spot twice as early: its price may double before anybody sees that, and the end has to be paid for at that.
         """
-        early_s = lease.offer.teardown_s + 2 * self._settings.poll_s
+        early_s = lease.offer.teardown_s + 2 * self.settings.poll_s
         early_s *= 2 if lease.offer.market is Market.SPOT else 1
         return self._affordable(lease).until_at - early_s - self._clock.now()
 
@@ -64,7 +64,7 @@ class Purse:
         """
         now, offer = self._clock.now(), lease.offer
         idle_since_at = lease.idle_since_at or now
-        worth_s = min(self._settings.idle_s, offer.delay_s + offer.teardown_s)
+        worth_s = min(self.settings.idle_s, offer.delay_s + offer.teardown_s)
         begun_at = lease.launched_at or lease.requested_at
         closes_at = self._closes_at(lease, now)
         worth_at = min(idle_since_at + worth_s, closes_at)
@@ -77,11 +77,11 @@ class Purse:
             elif worth_at == closes_at:
                 why = "nothing like it may be rented after that"
             return Warm(until_at, f"it idles and is kept until {format_instant(until_at)}: {why}")
-        if self._settings.warm_s <= 0 or self.closed or not self._is_wanted(lease):
+        if self.settings.warm_s <= 0 or self.closed or not self._is_wanted(lease):
             return Warm(until_at, "")
         saves_s = saved_s(offer, self._demand.run_s(lease, now))
         waits = self._demand.waits(lease, now)
-        most_s = min(self._settings.warm_s, closes_at - idle_since_at)
+        most_s = min(self.settings.warm_s, closes_at - idle_since_at)
         keeping = worth_keeping(waits, now - idle_since_at, saves_s, most_s)
         if keeping is None:
             return Warm(until_at, "")

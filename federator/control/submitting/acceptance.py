@@ -80,19 +80,19 @@ class Acceptance:
         self._records = records
         self._scribe = scribe
         self._blobs = blobs
-        self._limits = limits
-        self._retention = retention
+        self.limits = limits
+        self.retention = retention
         self._shares = shares
         self._visibility = visibility
 
     def entry(self, caller: Caller) -> Entry:
         """For what this person submits now."""
-        return Entry(caller, self.authority, self._retention, self._may_use)
+        return Entry(caller, self.authority, self.retention, self._may_use)
 
     def prepare(self, entry: Entry, request: JobRequest) -> Job:
         """The record that this request would become, without accepting it. Raises what is wrong with it."""
         caller, spec, claimed = entry.caller, request.spec, _claim(entry, request)
-        if not self._limits.credentials_in_env:
+        if not self.limits.credentials_in_env:
             refuse_credentials(spec.env)
         if spec.workdir is not None and not entry.may_use(spec.workdir):
             raise Invalid(
@@ -145,7 +145,7 @@ class Acceptance:
             return Accepted(Submitted(jobs=first.jobs, name=first.name, repeated=True), ())
         entry.refuse_if_full()
         tasks_wanted = len(request.array) or 1
-        check_limits(tasks_wanted, len(self._records.open_jobs), self._limits)
+        check_limits(tasks_wanted, len(self._records.open_jobs), self.limits)
         job = self.prepare(entry, request)
         holders = holders_of(job.owner, job.team)
         self._shares.refuse_over(self._queued(), holders, tasks_wanted)
@@ -162,7 +162,7 @@ class Acceptance:
 
     def _queued(self) -> Limit:
         remedy = "wait until some of them have ended, or cancel some"
-        return Limit(Held.QUEUED, self._limits.queued_jobs, "limits.queued_jobs", remedy)
+        return Limit(Held.QUEUED, self.limits.queued_jobs, "limits.queued_jobs", remedy)
 
     def write(self, changes: Changes, caller: Caller, tasks: Sequence[Job]) -> None:
         """The tasks' own rows."""

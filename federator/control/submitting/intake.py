@@ -39,7 +39,7 @@ class Intake:
     def __init__(self, records: Records, scribe: Scribe, acceptance: Acceptance, series: SeriesDesk) -> None:
         self._records = records
         self._scribe = scribe
-        self._acceptance = acceptance
+        self.acceptance = acceptance
         self._series = series
 
     async def submit(
@@ -60,8 +60,8 @@ class Intake:
             def compute() -> Changes:
                 way.clear()
                 changes = Changes()
-                accepted[:] = [self._acceptance.accept(changes, self._acceptance.entry(caller), asked)]
-                self._acceptance.write(changes, caller, accepted[0].tasks[:PART])
+                accepted[:] = [self.acceptance.accept(changes, self.acceptance.entry(caller), asked)]
+                self.acceptance.write(changes, caller, accepted[0].tasks[:PART])
                 way.add(accepted[0].tasks)
                 return changes
 
@@ -109,23 +109,23 @@ class Intake:
         way: OnTheWay,
     ) -> Changes:
         """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
-        changes, entry = Changes(), self._acceptance.entry(caller)
+        changes, entry = Changes(), self.acceptance.entry(caller)
         answers.clear()
         way.clear()
         for asked in group:
             try:
-                accepted = self._acceptance.accept(changes, entry, asked)
+                accepted = self.acceptance.accept(changes, entry, asked)
             except FederatorError as error:
                 answers.append(error)
             else:
-                self._acceptance.write(changes, caller, accepted.tasks)
+                self.acceptance.write(changes, caller, accepted.tasks)
                 way.add(accepted.tasks)
                 answers.append(accepted.answer)
         return changes
 
     def _part(self, caller: Caller, tasks: Sequence[Job]) -> Changes:
         changes = Changes()
-        self._acceptance.write(changes, caller, tasks)
+        self.acceptance.write(changes, caller, tasks)
         return changes
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
@@ -134,7 +134,7 @@ class Intake:
         def compute() -> Changes:
             changes = Changes()
             job = self._open(job_id)
-            new, what = patched(job, patch, self._acceptance.authority, caller, self._scribe.clock.now())
+            new, what = patched(job, patch, self.acceptance.authority, caller, self._scribe.clock.now())
             changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
             placement = self._placement(job)
             if placement is not None:

@@ -46,7 +46,7 @@ class SeriesDesk:
         self._records = records
         self._scribe = scribe
         self._acceptance = acceptance
-        self._limits = limits
+        self.limits = limits
         self._shares = shares
         self._visibility = visibility
         self._absent_s = absent_s
@@ -86,9 +86,9 @@ class SeriesDesk:
         assert request.repeated is not None
         now, every = self._scribe.clock.now(), request.repeated.every
         job = self._acceptance.prepare(self._acceptance.entry(caller), request)
-        if request.array and len(request.array) > self._limits.array_tasks:
+        if request.array and len(request.array) > self.limits.array_tasks:
             raise Invalid(
-                f"{len(request.array)} tasks are more than {self._limits.array_tasks}", field="$.array"
+                f"{len(request.array)} tasks are more than {self.limits.array_tasks}", field="$.array"
             )
         file = _in_queue(request.repeated.file, job.queue)
         if former is not None and former.ended_at is None:
@@ -123,7 +123,7 @@ class SeriesDesk:
         )
 
     def _room_for_one(self, owner: str, team: str) -> None:
-        most = self._limits.series
+        most = self.limits.series
         if len(self._records.series) >= most:
             raise TooMany(
                 f"there are {most} series on record already, those that have ended lately among them",

@@ -53,8 +53,8 @@ class SeriesRuns:
     ) -> None:
         """`absent_s`: so long after its owner's last sign-in a series goes on; None: nobody signs in but with tokens."""
         self._records = records
-        self._scribe = scribe
-        self._acceptance = acceptance
+        self.scribe = scribe
+        self.acceptance = acceptance
         self._intake = intake
         self._news = asyncio.Event()
         self._absent_s = absent_s
@@ -73,7 +73,7 @@ class SeriesRuns:
 
     async def run(self) -> None:
         """Look after look: when something is due, when a run is over, when a series has changed."""
-        clock = self._scribe.clock
+        clock = self.scribe.clock
         while True:
             self._news.clear()
             next_at = await self.look()
@@ -84,7 +84,7 @@ class SeriesRuns:
 
     async def look(self) -> float | None:
         """Submit what is due; returns when to look again, if ever."""
-        self._owners = series_owners(self._records, self._scribe.clock.now(), self._absent_s)
+        self._owners = series_owners(self._records, self.scribe.clock.now(), self._absent_s)
         times = [await self._see_to(key) for key in tuple(self._records.series)]
         return min((at for at in times if at is not None), default=None)
 
@@ -97,7 +97,7 @@ class SeriesRuns:
             return await self._tend(key, series)
         except Transient as error:
             log.warning("series %s: %s", key, error)
-            return self._scribe.clock.now() + AGAIN_S
+            return self.scribe.clock.now() + AGAIN_S
         except Exception as error:
             log.exception("series %s: it is tried again", key)
             METRICS.count("federator_series_faults_total")
@@ -106,7 +106,7 @@ class SeriesRuns:
                 key,
                 f"{type(error).__name__} while it was seen to, see the dispatcher's log; it is tried again",
             )
-            return self._scribe.clock.now() + LONGEST_WAIT_S
+            return self.scribe.clock.now() + LONGEST_WAIT_S
 
     async def _tell(self, key: str, text: str) -> None:
         """Among the series' notes, if they at least can be written."""
@@ -114,7 +114,7 @@ class SeriesRuns:
         def compute() -> Changes:
             changes, series = Changes(), self._records.series.get(key)
             if series is not None:
-                noted = series.noted(self._scribe.clock.now(), text)
+                noted = series.noted(self.scribe.clock.now(), text)
                 if noted is not series:
                     changes.put(noted)
             return changes
@@ -128,7 +128,7 @@ class SeriesRuns:
         """Submit what is due of it; when it wants to be looked at again."""
         if series.filling is not None:
             await self._fill(key, series.filling)
-        await self._records.transact(partial(self._step, key))
+        await self._records.transact(partial(self.step, key))
         series = self._records.series[key]
         if series.filling is not None:
             await self._fill(key, series.filling)
@@ -138,12 +138,12 @@ class SeriesRuns:
             return None
         again_at = None
         if series.owed_at is not None and not running(self._records, series):
-            again_at = self._scribe.clock.now() + AGAIN_S
+            again_at = self.scribe.clock.now() + AGAIN_S
         return min((at for at in (series.next_at, again_at) if at is not None), default=None)
 
-    def _step(self, key: str) -> Changes:
+    def step(self, key: str) -> Changes:
         """The series as it is now, with the run that it owes if that can start."""
-        changes, now = Changes(), self._scribe.clock.now()
+        changes, now = Changes(), self.scribe.clock.now()
         former = self._records.series[key]
         shut_out = self._owners.shut_out(former)
         if former.status is SeriesStatus.ACTIVE and shut_out and not former.vouched_by:
@@ -174,9 +174,9 @@ class SeriesRuns:
         if self._owners.shut_out(series):
             return False
         try:
-            self._acceptance.check_right(
+            self.acceptance.check_right(
                 self._owners.caller(series),
-                _request(series, series.runs + 1, Filling(series.file, self._scribe.clock.now())),
+                _request(series, series.runs + 1, Filling(series.file, self.scribe.clock.now())),
             )
         except FederatorError:
             return False
@@ -189,7 +189,7 @@ class SeriesRuns:
 
     def _let_go_on(self, series: Series) -> Changes:
         """What was paused for want of a token or of a right, and by nobody, goes on once there is one: somebody may have made it after the old one was revoked."""
-        next_at = series.next(self._scribe.clock.now())
+        next_at = series.next(self.scribe.clock.now())
         resumed = replace(series, paused_by="", paused_because="", next_at=next_at)
         return self._told(resumed, f"series {series.name} goes on: {series.owner} may submit it again")
 
@@ -199,26 +199,26 @@ class SeriesRuns:
         changes.put(series)
         last = newest_run(self._records, series)
         if last:
-            changes.put(self._scribe.event(last[0], "series", told))
+            changes.put(self.scribe.event(last[0], "series", told))
         else:
-            ids, now = self._scribe.ids, self._scribe.clock.now()
+            ids, now = self.scribe.ids, self.scribe.clock.now()
             changes.put(Event(id=ids.new("ev"), job="", at=now, kind="series", status="", text=told))
-        self._scribe.act(changes, DISPATCHER, told, queue=series.queue, owner=series.owner)
+        self.scribe.act(changes, DISPATCHER, told, queue=series.queue, owner=series.owner)
         return changes
 
     def _submit(self, changes: Changes, series: Series, due_at: float) -> Series:
         tasks = self._accept(changes, series, series.runs + 1, Filling(series.file, due_at))
-        self._acceptance.write(changes, self._owners.caller(series), tasks[:PART])
+        self.acceptance.write(changes, self._owners.caller(series), tasks[:PART])
         filling = Filling(series.file, due_at) if len(tasks) > PART else None
-        done = submitted(series, self._scribe.clock.now(), tuple(task.id for task in tasks))
+        done = submitted(series, self.scribe.clock.now(), tuple(task.id for task in tasks))
         return replace(done, filling=filling)
 
     def _accept(self, changes: Changes, series: Series, number: int, of: Filling) -> list[Job]:
         """The tasks of a run that are not written yet, under an id that no other run has."""
         request = _request(series, number, of)
         asked = Asked(request, f"{series.id}:{number}", content_hash(of.file.encode()))
-        entry = self._acceptance.entry(self._owners.caller(series))
-        accepted = self._acceptance.accept(changes, entry, asked)
+        entry = self.acceptance.entry(self._owners.caller(series))
+        accepted = self.acceptance.accept(changes, entry, asked)
         return [replace(task, series=series.name, due_at=of.due_at) for task in accepted.tasks]
 
     async def _fill(self, key: str, filling: Filling) -> None:
@@ -240,8 +240,8 @@ class SeriesRuns:
         except Transient:
             raise
         except FederatorError as error:
-            series = series.noted(self._scribe.clock.now(), f"a part was refused: {error.describe()}")
-        self._acceptance.write(changes, self._owners.caller(series), left[:PART])
+            series = series.noted(self.scribe.clock.now(), f"a part was refused: {error.describe()}")
+        self.acceptance.write(changes, self._owners.caller(series), left[:PART])
         changes.put(replace(series, filling=filling if left[PART:] else None))
         return changes
 

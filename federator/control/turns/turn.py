@@ -75,14 +75,14 @@ class Turn:
         settings: TurnSettings,
     ) -> None:
         self._records = records
-        self._observer = observer
-        self._committer = committer
-        self._scribe = scribe
-        self._solver = solver
+        self.observer = observer
+        self.committer = committer
+        self.scribe = scribe
+        self.solver = solver
         self._decisions = decisions
         self._clock = clock
         self._ids = ids
-        self._settings = settings
+        self.settings = settings
         self.aside = observer.aside
         self.failed: list[Exception] = []
         """The errors of the last turns, if none has succeeded since; at most `MOST_FAILED`."""
@@ -114,11 +114,11 @@ class Turn:
             self.occasion.begin()
             await self.once()
             self.occasion.end()
-            gap_s = max(self._settings.minimum_gap_s, 2 * min(time_s() - began_s, LONGEST_REST_S))
+            gap_s = max(self.settings.minimum_gap_s, 2 * min(time_s() - began_s, LONGEST_REST_S))
             await self._wait(self.plan)
             rest_s = began_s + gap_s - time_s()
             if rest_s > 0:  # else it was idle, and begins at once
-                await asyncio.sleep(max(rest_s, self._settings.coalesce_s))
+                await asyncio.sleep(max(rest_s, self.settings.coalesce_s))
 
     async def once(self) -> Plan | None:
         """One turn. None when nothing waits. One that fails because of certain jobs sets them aside, and the next one is without them."""
@@ -150,13 +150,13 @@ class Turn:
         """The phases of a turn, in order."""
         self._seen = None
         began_s = asyncio.get_running_loop().time()
-        await settle_dependents(self._records, self._scribe)
-        await close_places(self._records, self._scribe)
-        self._observer.notice_silence()
-        problem = await self._observe()
+        await settle_dependents(self._records, self.scribe)
+        await close_places(self._records, self.scribe)
+        self.observer.notice_silence()
+        problem = await self.observe()
         started = await self._fast_path(problem)
         if started:
-            problem = await self._observe()
+            problem = await self.observe()
         plan = await self._decided(problem)
         if started or plan is not None:
             self.turns += 1
@@ -171,15 +171,15 @@ class Turn:
             self._show(problem, msgspec.structs.replace(empty_plan(problem), wake_at=changes_at))
             return None
         decision = await self._check(await self._decide(problem))
-        committed = await self._committer.commit(decision.plan)
+        committed = await self.committer.commit(decision.plan)
         await self._remember(decision, committed)
-        await note_proposals(self._records, self._scribe, decision.plan)
+        await note_proposals(self._records, self.scribe, decision.plan)
         return decision.plan
 
-    async def _observe(self) -> Problem:
+    async def observe(self) -> Problem:
         """1. The world now, as a value; of very many waiting jobs, a window."""
-        snapshot = await self._observer.look()
-        line, decision = self._observer.line, self._ids.new("dec")
+        snapshot = await self.observer.look()
+        line, decision = self.observer.line, self._ids.new("dec")
         prices = line.prices if line.leads else self._warm_prices
         self._seen = Problem(
             snapshot=snapshot,
@@ -193,7 +193,7 @@ class Turn:
     async def _fast_path(self, problem: Problem) -> bool:
         """Commit what greedy starts now of interactive and short work, if there is any; whether something was committed."""
         quick = {job.id for job in problem.snapshot.jobs if job.interactive or job.run_s <= FAST_RUN_S}
-        if not quick or not self._settings.fast_path:
+        if not quick or not self.settings.fast_path:
             return False
         made = await asyncio.to_thread(plan_quickly, problem)
         actions = tuple(
@@ -204,7 +204,7 @@ class Turn:
         because = "fast path: it does not wait for the solver"
         plan = msgspec.structs.replace(made, actions=actions, winner_because=because)
         decision = await self._check(Decision(problem, made, plan))
-        committed = await self._committer.commit(decision.plan)
+        committed = await self.committer.commit(decision.plan)
         await self._record(decision, committed)
         return bool(committed.done)
 
@@ -212,14 +212,14 @@ class Turn:
         """2. The better of greedy's plan and the solver's; greedy's alone when the solver is off, late or dead."""
         began_s = asyncio.get_running_loop().time()
         waits = bool(problem.snapshot.jobs)
-        plan = await self._solve(problem) if self._settings.solver and waits else None
+        plan = await self._solve(problem) if self.settings.solver and waits else None
         took_s = asyncio.get_running_loop().time() - began_s
-        if self._settings.solver and waits:
-            self._observer.line.pace(took_s / self._settings.solver_limit_s if plan is not None else 1.0)
+        if self.settings.solver and waits:
+            self.observer.line.pace(took_s / self.settings.solver_limit_s if plan is not None else 1.0)
         if plan is not None:
             return Decision(problem, plan, plan)
         made = await asyncio.to_thread(plan_greedily, problem)
-        if not (self._settings.solver and waits):
+        if not (self.settings.solver and waits):
             return Decision(problem, made, made)
         METRICS.count("federator_solver_failures_total")
         because = "the solver was late or failed; greedy's plan stands"
@@ -227,9 +227,9 @@ class Turn:
 
     async def _solve(self, problem: Problem) -> Plan | None:
         """Ask the solver; interactive and short work that arrives meanwhile goes by the fast path."""
-        settings, time_s = self._settings, asyncio.get_running_loop().time
+        settings, time_s = self.settings, asyncio.get_running_loop().time
         asked = asyncio.ensure_future(
-            self._solver.decide(problem, stages=settings.stages, seed=0, limit_s=settings.solver_limit_s)
+            self.solver.decide(problem, stages=settings.stages, seed=0, limit_s=settings.solver_limit_s)
         )
         woken = False
         try:
@@ -241,7 +241,7 @@ class Turn:
                     woken = True
                     self.occasion.stirred.clear()
                     began_s = time_s()
-                    await self._fast_path(await self._observe())
+                    await self._fast_path(await self.observe())
                     rest_s = max(settings.coalesce_s, min(time_s() - began_s, LONGEST_REST_S))
                     await asyncio.wait((asked,), timeout=rest_s)
             return await asked
@@ -303,12 +303,12 @@ class Turn:
 
     async def _wait(self, plan: Plan | None) -> None:
         """Until there is an occasion, the plan's own wake-up, something to stop because its place closes, or the heartbeat."""
-        until_s, now = self._settings.heartbeat_s, self._clock.now()
+        until_s, now = self.settings.heartbeat_s, self._clock.now()
         own_at = (next_stop_at(self._records, now), self.aside.next_at(now))
         for at in (plan.wake_at if plan else None, *own_at):
             if at is not None:
                 until_s = min(until_s, max(0.0, at - now))
-        delay_s = max(self._settings.minimum_gap_s, self._clock.real_delay_s(until_s))
+        delay_s = max(self.settings.minimum_gap_s, self._clock.real_delay_s(until_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self.occasion.come()

@@ -83,12 +83,12 @@ class WaitingLine:
         self._history = history
         self._eligible = eligible
         self._refuse = refuse
-        self._whole = whole
+        self.whole = whole
         self._stamps = count(1)
         self._changed: set[str] | None = None
         """Jobs whose rows are to be written again; None: all, for nothing was read yet."""
         self._one_at_a_time = asyncio.Lock()
-        self._glances = GLANCES
+        self.glances = GLANCES
         self._known: Expected | None = None
         self.outside: dict[str, Outside] = {}
         """What jobs outside the last window are expected to use, by row of the model."""
@@ -115,9 +115,9 @@ class WaitingLine:
         A window that is too large for a slow or busy machine would cost every turn the whole limit, and its plan.
         """
         if used >= 1.0:
-            self._glances = max(FEWEST_GLANCES, self._glances // 2)
+            self.glances = max(FEWEST_GLANCES, self.glances // 2)
         elif used < 1 / 4:
-            self._glances = min(GLANCES, self._glances * 2)
+            self.glances = min(GLANCES, self.glances * 2)
 
     async def heads(self) -> tuple[list[str], list[int], list[int]] | None:
         """Of each class the first to come, how many there are, and what the class is called here; None where no window is needed."""
@@ -125,7 +125,7 @@ class WaitingLine:
             self._catch_up()
         live = np.flatnonzero(self._rows["stamp"])
         rows = self._rows[live]
-        if self._whole or is_small(self._line(rows)):
+        if self.whole or is_small(self._line(rows)):
             return None
         words, first, counts = np.unique(rows["klass"], return_index=True, return_counts=True)
         return [self._ids[slot] for slot in live[first].tolist()], counts.tolist(), words.tolist()
@@ -140,13 +140,13 @@ class WaitingLine:
         seen = self._rows[live]
         line, rules = self._line(seen), planned(self._records.policies.rules)
         self.outside, self.leads, self.prices = {}, (), {}
-        if self._whole or is_small(line, self._glances):
+        if self.whole or is_small(line, self.glances):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}
         recent = self._recent_gpus(now)
         known = self._known
         if known is not None and now - known.taken_at > OLDEST_S:
             known = None
-        found = await asyncio.to_thread(choose, line, pools(), rules, now, self._glances, recent, known)
+        found = await asyncio.to_thread(choose, line, pools(), rules, now, self.glances, recent, known)
         self._remember(live, seen, found)
         self.outside, leads, self.prices = found.told
         self.leads = tuple(replace(lead, job=self._ids[live[entry]]) for entry, lead in leads)

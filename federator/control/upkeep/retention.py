@@ -75,7 +75,7 @@ class Retention:
         self._blobs = blobs
         self._decisions = decisions
         self._clock = clock
-        self._shares = shares
+        self.shares = shares
         self.configure(settings)
         self._bytes_kept = {Held.BLOB_BYTES: 0, Held.LOG_BYTES: 0}
         self._bytes = BlobKeeping(records, blobs)
@@ -91,11 +91,11 @@ class Retention:
         await self._drop_specs()
         await self._bytes.sweep(
             self._clock.now(),
-            self._settings.unused_blob_s,
-            self._clock.real_delay_s(self._settings.unused_blob_s),
+            self.settings.unused_blob_s,
+            self._clock.real_delay_s(self.settings.unused_blob_s),
         )
         await self._drop_ledger()
-        await self._decisions.drop_before(self._clock.now() - self._settings.decisions_s)
+        await self._decisions.drop_before(self._clock.now() - self.settings.decisions_s)
         await self._drop_credentials()
         if dropped:
             await self._measure()
@@ -111,7 +111,7 @@ class Retention:
 
     def configure(self, settings: RetentionSettings) -> None:
         """Keep by these settings from now on. The limits are made here: each submission is held to all of them."""
-        self._settings = settings
+        self.settings = settings
         promised = f"wait until they are {settings.promised_s / 86400:g} days old"
         older = "wait until older ones are dropped"
         self._ended = (
@@ -125,26 +125,26 @@ class Retention:
         """Raise `TooMany` when one of them has as much of what has ended as one may: others are still taken in."""
         people = tuple(holders)
         for limit in self._ended:
-            self._shares.refuse_over(limit, people)
-        self._shares.refuse_over(self._lines, people)
+            self.shares.refuse_over(limit, people)
+        self.shares.refuse_over(self._lines, people)
 
     def refuse_line(self, owner: str) -> None:
         """Raise `TooMany` when the ledger has no room for another act of that person. What ends work, and what administrators do, is not asked for."""
-        self._shares.refuse_over(self._lines, holders_of(owner))
+        self.shares.refuse_over(self._lines, holders_of(owner))
         if full := self._full_ledger():
             raise self._full(full)
 
     def _full_ledger(self) -> str:
-        most = self._settings.ledger_lines
+        most = self.settings.ledger_lines
         return f"{most} lines of the ledger" if (self._ledger_lines or 0) >= most else ""
 
     def refuse_bytes_over_share(self, owner: str, more: int = 0) -> None:
         """Raise `TooMany` when that person has as many work directories and outputs as one may, by bytes."""
-        self._shares.refuse_over(self._ended[1], holders_of(owner), more)
+        self.shares.refuse_over(self._ended[1], holders_of(owner), more)
 
     def refuse_if_full(self) -> None:
         """Raise `TooMany` when one more submission could only be kept by dropping what is younger than its promise."""
-        settings = self._settings
+        settings = self.settings
         full = self._full_ledger()
         if self._finished() >= settings.jobs:
             full = f"{settings.jobs} finished jobs"
@@ -159,16 +159,16 @@ class Retention:
         self._records.store.refuse_if_full()
         if not self.has_room():
             raise NoRoom(
-                f"the dispatcher's disk has under {self._shares.limits.reserve_mib} MiB left, which are for ending what runs",
-                retry_after_s=max(1.0, self._clock.real_delay_s(self._settings.sweep_s)),
+                f"the dispatcher's disk has under {self.shares.limits.reserve_mib} MiB left, which are for ending what runs",
+                retry_after_s=max(1.0, self._clock.real_delay_s(self.settings.sweep_s)),
                 remedy="free room on the disk with the dispatcher's state (limits.reserve_mib)",
             )
-        if self._bytes_kept[Held.BLOB_BYTES] >= self._settings.blobs_mib * MIB:
-            raise self._full(f"{self._settings.blobs_mib} MiB of work directories and outputs")
+        if self._bytes_kept[Held.BLOB_BYTES] >= self.settings.blobs_mib * MIB:
+            raise self._full(f"{self.settings.blobs_mib} MiB of work directories and outputs")
 
     def has_room(self) -> bool:
         """Whether more of the disk is free than what is kept for ending what runs."""
-        return self._blobs.free_bytes() >= self._shares.limits.reserve_mib * MIB
+        return self._blobs.free_bytes() >= self.shares.limits.reserve_mib * MIB
 
     def refuses(self) -> str:
         """Why nothing new is taken from anybody, or an empty text."""
@@ -181,7 +181,7 @@ class Retention:
     def _full(self, what: str) -> TooMany:
         return TooMany(
             f"{what} are kept, which is the limit, and none is older than what is promised",
-            retry_after_s=max(1.0, self._clock.real_delay_s(self._settings.sweep_s)),
+            retry_after_s=max(1.0, self._clock.real_delay_s(self.settings.sweep_s)),
             remedy="wait, or raise the limit under `retention` in the settings",
         )
 
@@ -191,7 +191,7 @@ class Retention:
     # ------------------------------------------------------------------------------------------------------------ jobs
 
     async def _drop_jobs(self) -> int:
-        now, settings = self._clock.now(), self._settings
+        now, settings = self._clock.now(), self.settings
         unkept, excess = surplus_runs(self._records), self._excess()
         if not (unkept or excess or self._over_a_limit() or self._any_older_than(now - settings.jobs_s)):
             return 0
@@ -215,7 +215,7 @@ class Retention:
         held_counts, found = self._records.held_counts, dict[Holder, int]()
         for limit in self._ended:
             for holder, amount in held_counts.all(limit.what):
-                most = self._shares.most(holder, limit)
+                most = self.shares.most(holder, limit)
                 if amount >= most:
                     finished = held_counts.of(Held.FINISHED, holder)
                     over = 1 - most * LOW_WATER / amount
@@ -223,10 +223,10 @@ class Retention:
         return found
 
     def _over_a_limit(self) -> bool:
-        return self._finished() >= self._settings.jobs or self._too_many_bytes()
+        return self._finished() >= self.settings.jobs or self._too_many_bytes()
 
     def _too_many_bytes(self) -> bool:
-        kept, settings = self._bytes_kept, self._settings
+        kept, settings = self._bytes_kept, self.settings
         return (
             kept[Held.LOG_BYTES] >= settings.logs_mib * MIB
             or kept[Held.BLOB_BYTES] >= settings.blobs_mib * MIB
@@ -239,7 +239,7 @@ class Retention:
 
     def _surplus(self, droppable: int) -> int:
         """How many jobs are to go for the limits' sake. Of bytes it is not known whose they are: a part goes, and the next sweep looks again."""
-        settings = self._settings
+        settings = self.settings
         surplus = 0
         if self._finished() >= settings.jobs:
             surplus = self._finished() - math.floor(settings.jobs * LOW_WATER)
@@ -315,7 +315,7 @@ class Retention:
         """The ledger is in order of time: whatever may go stands first."""
         if self._ledger_lines is None:
             self._ledger_lines = await self._counted()
-        now, settings = self._clock.now(), self._settings
+        now, settings = self._clock.now(), self.settings
         self._records.held_counts.measured(Held.LEDGER_LINES, self._recent_lines.counts(now))
         surplus = 0
         if self._ledger_lines >= settings.ledger_lines:
@@ -328,7 +328,7 @@ class Retention:
 
     async def _counted(self) -> int:
         lines, after, decoder = 0, None, msgspec.json.Decoder(_Line)
-        since = self._clock.now() - self._settings.promised_s
+        since = self._clock.now() - self.settings.promised_s
         while True:
             page = await self._records.store.range(LEDGER, after=after, limit=5000)
             lines += len(page.items)
@@ -343,7 +343,7 @@ class Retention:
 
     async def _drop_credentials(self) -> None:
         """Join tokens that nobody can use any more, people's tokens that have long expired, members of machines given back, series without runs."""
-        old = self._clock.now() - self._settings.promised_s
+        old = self._clock.now() - self.settings.promised_s
         keys = [
             f"join/{token.digest}" for token in self._records.join_tokens.values() if self._spent(token, old)
         ]

@@ -31,7 +31,7 @@ class Sweeper:
         sweep_s: float,
     ) -> None:
         self._records = records
-        self._scribe = scribe
+        self.scribe = scribe
         self._inventory = inventory
         self._providers = providers
         self._federation = federation
@@ -43,7 +43,7 @@ class Sweeper:
         """Sweep after sweep, until cancelled."""
         while True:
             await self.sweep()
-            await asyncio.sleep(max(0.2, self._scribe.clock.real_delay_s(self._sweep_s)))
+            await asyncio.sleep(max(0.2, self.scribe.clock.real_delay_s(self._sweep_s)))
 
     async def sweep(self) -> None:
         """One sweep: silence, leaks, age."""
@@ -83,7 +83,7 @@ class Sweeper:
         def compute() -> Changes:
             changes = Changes()
             text = f"instance {name} at {provider} belonged to no lease and was ended"
-            changes.put(self._scribe.ledger(LedgerKind.LOSS, "sweeper", text, usd=billed_usd))
+            changes.put(self.scribe.ledger(LedgerKind.LOSS, "sweeper", text, usd=billed_usd))
             return changes
 
         await self._records.transact(compute)

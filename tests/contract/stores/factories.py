@@ -96,8 +96,8 @@ class FreshEtcd:
         self.last_due_s = 0.0
         self.cuts = 0
         """How often the connections of watches have broken."""
-        self._watching = store._link.watching
-        store._link.watching = self._breakable  # type: ignore[method-assign]
+        self._watching = store.link.watching
+        store.link.watching = self._breakable  # type: ignore[method-assign]
 
     @property
     def incarnation(self) -> str:
@@ -189,7 +189,7 @@ class EtcdWorld:
         self.store.cuts += 1
         revision = (await self.store.inner.range("")).revision
         request = rpc.CompactionRequest(revision=revision, physical=True)
-        await self.store.inner._link.call(lambda member: member.kv.Compact, request)
+        await self.store.inner.link.call(lambda member: member.kv.Compact, request)
 
 
 @contextlib.asynccontextmanager
@@ -202,7 +202,7 @@ async def etcd_world(folder: Path) -> AsyncIterator[EtcdWorld]:
     yield EtcdWorld(FreshEtcd(store, (await store.range("")).revision))
     # What would expire later would count in the revisions of the next test.
     everything = rpc.DeleteRangeRequest(key=store._data, range_end=store._data + b"\xff")
-    await store._link.call(lambda member: member.kv.DeleteRange, everything)
+    await store.link.call(lambda member: member.kv.DeleteRange, everything)
     await store.close()
 
 

@@ -144,7 +144,7 @@ async def test_a_body_over_the_limit_is_refused_unread_and_while_it_comes(rig: R
 
 
 async def test_over_the_limit_on_queued_jobs_submission_is_refused_for_a_while(rig: Rig) -> None:
-    rig.world.core.intake._acceptance._limits = msgspec.structs.replace(LimitSettings(), queued_jobs=1)
+    rig.world.core.intake.acceptance.limits = msgspec.structs.replace(LimitSettings(), queued_jobs=1)
     await rig.submit()
     answer = await rig.ask("POST", "/v1/jobs", json={"run": "true"})
     assert answer.status == 429

@@ -41,9 +41,9 @@ class Slow:
         """The most transactions that ever waited for the store."""
         self.seen: set[SiteStatus] = set()
         self._slow = False
-        self._writer = store._writer
-        self._commit = store._writer._commit
-        store._writer._commit = self._slowly  # type: ignore[method-assign]
+        self._writer = store.writer
+        self._commit = store.writer._commit
+        store.writer._commit = self._slowly  # type: ignore[method-assign]
         world.core.inventory.subscribe(self._look)
 
     def slow_down(self) -> None:

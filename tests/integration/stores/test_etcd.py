@@ -62,11 +62,11 @@ async def test_it_goes_on_when_the_member_it_talks_to_is_killed(
 
 
 async def test_it_goes_on_when_a_member_hangs(cluster: EtcdCluster, store: EtcdStore) -> None:
-    present = store._link._present
+    present = store.link.present
     cluster.pause(present)
     try:
         await put(store, "a")
-        assert store._link._present != present
+        assert store.link.present != present
     finally:
         cluster.resume(present)
         cluster.wait_healthy()
@@ -78,7 +78,7 @@ async def test_a_watch_goes_on_at_another_member_and_misses_and_repeats_nothing(
     first = await put(store, "w/0")
     changes = store.watch("w/", from_revision=first)
     told = [(await anext(changes)).key]
-    killed = store._link._present
+    killed = store.link.present
     await store.commit(Transaction(puts=(Put("w/1", b""), Put("w/2", b""))))
     told.append((await anext(changes)).key)
     cluster.kill(killed)
@@ -94,7 +94,7 @@ async def test_a_watch_that_breaks_in_the_middle_of_a_transaction_goes_on_in_the
     store: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """etcd sends a large transaction in pieces; the connection breaks after the first."""
-    watching, broken = store._link.watching, False
+    watching, broken = store.link.watching, False
 
     @contextlib.asynccontextmanager
     async def breaking(request: Any) -> AsyncIterator[AsyncIterator[Any]]:
@@ -114,7 +114,7 @@ async def test_a_watch_that_breaks_in_the_middle_of_a_transaction_goes_on_in_the
             yield one()
 
     first = await store.commit(Transaction(puts=tuple(Put(f"w/{number}", b"") for number in range(4))))
-    monkeypatch.setattr(store._link, "watching", breaking)
+    monkeypatch.setattr(store.link, "watching", breaking)
     changes = store.watch("w/", from_revision=first)
     async with asyncio.timeout(60):
         assert [(await anext(changes)).key for _ in range(4)] == ["w/0", "w/1", "w/2", "w/3"]
@@ -164,7 +164,7 @@ class Lossy:
 async def test_a_write_whose_answer_is_lost_is_done_once_and_known_to_be(store: EtcdStore, lost: int) -> None:
     old = await put(store, "row")
     await put(store, "gone")
-    store._link._members = [Lossy(member, lost) for member in store._link._members[:1]]  # type: ignore[misc]
+    store.link.members = [Lossy(member, lost) for member in store.link.members[:1]]  # type: ignore[misc]
     transaction = Transaction((Compare("row", old),), (Put("row", b"new"), Put("more", b"")), ("gone",))
     revision = await store.commit(transaction)
     page = await store.range("")
@@ -173,7 +173,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once_and_known_to_be(store: 
 
 async def test_a_write_whose_answer_is_lost_and_that_lost_its_race_is_a_conflict(store: EtcdStore) -> None:
     await put(store, "row", b"another's")
-    store._link._members = [Lossy(member, 1) for member in store._link._members[:1]]  # type: ignore[misc]
+    store.link.members = [Lossy(member, 1) for member in store.link.members[:1]]  # type: ignore[misc]
     with pytest.raises(StoreConflict):
         await store.commit(Transaction((Compare("row", 1),), (Put("row", b"ours"),)))
     assert (item := await store.get("row")) is not None
@@ -224,7 +224,7 @@ async def test_large_values_that_no_key_names_are_dropped_after_a_day(
     await put(store, "spec/2", b"kept")
     await store.commit(Transaction(deletes=("spec/1",)))
     others = blobs.put(b"/of-another/data/spec/3\nkept")
-    await store._upkeep.drop_unused()
+    await store.upkeep.drop_unused()
     assert (item := await store.get("spec/2")) is not None
     assert item.value == b"kept"
     assert blobs.has(others)
@@ -250,19 +250,19 @@ async def test_history_is_compacted_when_it_is_old(cluster: EtcdCluster) -> None
     first = await put(store, "a")
     for number in range(3):
         await put(store, "a", b"%d" % number)
-    await store._upkeep.look()
+    await store.upkeep.look()
     await asyncio.sleep(0.05)
-    await store._upkeep.forget()
-    message = (await store._link.call(lambda member: member.kv.Range, rpc.RangeRequest(key=b"x"))).message
+    await store.upkeep.forget()
+    message = (await store.link.call(lambda member: member.kv.Range, rpc.RangeRequest(key=b"x"))).message
     with pytest.raises(Exception, match="compacted"):
-        await store._link.call(lambda member: member.kv.Range, rpc.RangeRequest(key=b"x", revision=first))
+        await store.link.call(lambda member: member.kv.Range, rpc.RangeRequest(key=b"x", revision=first))
     assert message.header.revision >= first
     await store.close()
 
 
 async def test_beyond_the_size_that_is_allowed_nothing_new_is_taken(cluster: EtcdCluster) -> None:
     store = await opened(cluster, "size", size_mib=0)
-    await store._upkeep.look()
+    await store.upkeep.look()
     with pytest.raises(Unavailable, match=r"is full: \d+ MiB are in use, 0 are allowed"):
         store.refuse_if_full()
     await put(store, "a")  # what is there already goes on
@@ -289,7 +289,7 @@ async def test_a_cluster_without_room_says_so_and_is_well_again_once_it_has(tmp_
         for refusal in refusals:
             with pytest.raises(Unavailable, match=r"is full.*etcdctl alarm disarm"):
                 raise refusal
-        await store._upkeep.look()
+        await store.upkeep.look()
         with pytest.raises(Unavailable, match="NOSPACE"):
             store.refuse_if_full()
         assert await store.get("a") is not None
@@ -298,7 +298,7 @@ async def test_a_cluster_without_room_says_so_and_is_well_again_once_it_has(tmp_
         small.ctl("compact", str(revision), "--physical")
         small.ctl("defrag")
         small.ctl("alarm", "disarm")
-        await store._upkeep.look()
+        await store.upkeep.look()
         store.refuse_if_full()
         await put(store, "a")
         await store.close()

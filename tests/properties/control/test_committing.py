@@ -121,18 +121,18 @@ class Committing(RuleBasedStateMachine):
 
     @rule(target=plans)
     def plan(self) -> Any:
-        problem = self.run(self.world.core.turn._observe())
+        problem = self.run(self.world.core.turn.observe())
         plan = plan_greedily(problem)
         return plan if plan.actions else multiple()
 
     @rule(plan=plans)
     def commit(self, plan: Plan) -> None:
-        self.run(self.world.core.turn._committer.commit(plan))
+        self.run(self.world.core.turn.committer.commit(plan))
 
     @rule(first=plans, second=plans)
     def commit_two_at_once(self, first: Plan, second: Plan) -> None:
         """As the turn and its fast path do: the second must not count on what the first has taken."""
-        committer = self.world.core.turn._committer
+        committer = self.world.core.turn.committer
         self.run(_both(committer.commit(first), committer.commit(second)))
 
     @rule(first=plans, second=plans, times=st.integers(1, 3), shuffle=st.randoms(use_true_random=False))
@@ -402,9 +402,9 @@ async def test_of_many_rentals_at_once_no_more_are_made_than_the_cap_pays_for() 
     plans = []
     for number in range(12):
         await world.submit(resources={"gpus": 4}, name=f"n{number}", max_duration="1h", finish_within="90m")
-        plans.append(plan_greedily(await world.core.turn._observe()))
+        plans.append(plan_greedily(await world.core.turn.observe()))
     assert sum(isinstance(action, Rent) for plan in plans for action in plan.actions) > 12
-    await asyncio.gather(*(world.core.turn._committer.commit(plan) for plan in plans))
+    await asyncio.gather(*(world.core.turn.committer.commit(plan) for plan in plans))
     committed_usd = sum(lease.committed_usd for lease in world.leases())
     assert 0 < committed_usd <= PER_DAY_USD
     assert committed_usd + world.leases()[0].committed_usd > PER_DAY_USD, "what the cap pays for is used"

@@ -52,8 +52,8 @@ class Killed(InlineSolver):
 
 async def _some_turns(world: World, chance: random.Random, solver: Killed) -> None:
     """Work comes, ends and fails, sites fall silent and come back, time passes."""
-    world.core.turn._settings = TurnSettings(solver=True)
-    world.core.turn._solver = solver
+    world.core.turn.settings = TurnSettings(solver=True)
+    world.core.turn.solver = solver
     for _ in range(TURNS):
         for _ in range(chance.randrange(1, 4)):
             due: dict[str, Any] = {"finish_within": f"{chance.randrange(1, 30)}h", "value": "90 USD"}
@@ -86,13 +86,13 @@ async def test_every_recorded_decision_replays_to_the_same_bytes(seed: int) -> N
     again = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
     await again.core.decisions.load_index()
     for number, (nodes, gpus, model) in enumerate(SITES):
-        again._connect(f"site-{number}", nodes, gpus, model)
+        again.connect(f"site-{number}", nodes, gpus, model)
     before = len(again.core.decisions.rows())
     await _some_turns(again, chance, solver)
 
     third = (await make_world(world.core.records.store, world.clock)).core.decisions  # type: ignore[arg-type]
     await third.load_index()
-    third._solver = InlineSolver()
+    third.solver = InlineSolver()
     rows = third.rows()
     assert len(rows) > before > 30
     assert solver.reached == set(range(len(STAGES) + 1))
@@ -112,7 +112,7 @@ async def test_a_decision_that_comes_out_otherwise_is_found() -> None:
         async def decide(self, problem: Problem, **limits: Any) -> Plan | None:
             return decide(replace(problem, snapshot=replace(problem.snapshot, jobs=())))
 
-    log._solver = Other()
+    log.solver = Other()
     found = await log.replay(log.rows()[-1].id)
     assert not found.identical
     assert any("recorded: starts at home/main; now: nothing" in line for line in found.differences)

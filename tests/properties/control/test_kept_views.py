@@ -24,7 +24,7 @@ class Looking(Committing):
         if not hasattr(self, "world"):
             return
         self.world.core.history.corrects = self.learns
-        kept, anew = self.world.core.turn._observer.pools(), self._made_anew()
+        kept, anew = self.world.core.turn.observer.pools(), self._made_anew()
         if self.learns:
             now = self.world.core.clock.now()
             assert all(busy.ends_at >= now for pool in kept for busy in pool.busy)
@@ -33,8 +33,8 @@ class Looking(Committing):
 
     def _made_anew(self) -> list[PoolView]:
         core = self.world.core
-        listeners = core.records._listeners[:]
-        slack_s = core.turn._observer.slack_s
+        listeners = core.records.listeners[:]
+        slack_s = core.turn.observer.slack_s
         anew = Observer(
             core.records,
             core.inventory,
@@ -44,7 +44,7 @@ class Looking(Committing):
             core.turn.aside,
             slack_s=slack_s,
         )
-        core.records._listeners[:] = listeners
+        core.records.listeners[:] = listeners
         return anew.pools()
 
 

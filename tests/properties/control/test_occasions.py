@@ -39,7 +39,7 @@ class Turning(Committing):
             return
         if self.wake_at is not None and self.wake_at <= self.world.clock.now():
             return
-        plan = plan_greedily(self.run(self.world.core.turn._observe()))
+        plan = plan_greedily(self.run(self.world.core.turn.observe()))
         assert not [action for action in plan.actions if isinstance(action, Place)]
 
 

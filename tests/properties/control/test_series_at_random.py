@@ -91,7 +91,7 @@ class Story:
         self.world = await make_world(store=self.store, clock=self.clock)
 
     async def _end_runs(self) -> None:
-        scribe = self.world.core.series_runs._scribe
+        scribe = self.world.core.series_runs.scribe
         for job in self.runs():
             if not job.terminal:
 

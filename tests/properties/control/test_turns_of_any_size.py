@@ -111,7 +111,7 @@ async def _written(store: Store, works: list[Work]) -> None:
         if work.lines and work.fits:
             line = await store.get(f"ledger/{number}-0")
             assert (line is not None) == (expected is None)
-    await etcd.store._link.close()
+    await etcd.store.link.close()
 
 
 @given(st.lists(WORK, max_size=25))
@@ -144,7 +144,7 @@ async def test_the_heaviest_transaction_that_is_allowed_is_lighter_than_etcd_tak
         assert etcd.largest > ETCD_BYTES * 3 / 4, "else the limit would be needlessly narrow"
     with pytest.raises(Bug, match="1024"):
         check_transaction(Transaction(puts=(Put(keys[0] + "k", b""),)))
-    await etcd.store._link.close()
+    await etcd.store.link.close()
 
 
 async def test_what_is_no_piece_s_fault_is_raised_and_refuses_none() -> None:

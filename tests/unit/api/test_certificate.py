@@ -45,13 +45,13 @@ def test_half_of_a_new_pair_is_not_used_and_the_whole_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate = Certificate(write(tmp_path, "cert", "key"))
-    shown = certificate._present
+    shown = certificate.present
     certificate.look()
-    assert certificate._present is shown
+    assert certificate.present is shown
     write(tmp_path, "key")
     certificate.look()
-    assert certificate._present is shown
+    assert certificate.present is shown
     assert "not the key of the certificate" in caplog.text
     write(tmp_path, "cert", "key")
     certificate.look()
-    assert certificate._present is not shown
+    assert certificate.present is not shown

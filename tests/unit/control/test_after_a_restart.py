@@ -127,6 +127,6 @@ async def test_a_site_not_yet_heard_has_what_is_known_to_run_there_and_no_more(
     await world.turn()
     assert {world.job(job).status for job in jobs} == {JobStatus.RUNNING}
     again = await restarted(world)
-    (pool,) = again.core.turn._observer.pools()
+    (pool,) = again.core.turn.observer.pools()
     assert (pool.open, pool.nodes, pool.gpus_per_node) == (False, *shape)
     assert sum(busy.nodes * busy.gpus for busy in pool.busy) == sum(asked)

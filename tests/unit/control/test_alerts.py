@@ -57,7 +57,7 @@ def alerts_of(world: World, box: Box) -> Alerts:
     core = world.core
     return Alerts(
         records=core.records,
-        scribe=core.turn._scribe,
+        scribe=core.turn.scribe,
         turn=core.turn,
         settings=AlertSettings(),
         chain=core.chain,

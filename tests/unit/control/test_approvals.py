@@ -79,7 +79,7 @@ async def test_what_is_over_the_amount_waits_until_it_is_approved() -> None:
     assert any(f"federator burst approve {job}" in site.change for site in explanation.sites)
     usd = wanted_usd(world.core.records, job)
     assert usd == pytest.approx(WORST_USD)
-    await approve(world.core.records, world.core.turn._scribe, ADMIN, job, usd=usd, reason="the paper is due")
+    await approve(world.core.records, world.core.turn.scribe, ADMIN, job, usd=usd, reason="the paper is due")
     await world.core.turn.once()
     assert world.job(job).status is JobStatus.PLACED
     assert world.leases()[0].committed_usd <= usd
@@ -100,8 +100,8 @@ async def test_an_approval_of_less_is_not_enough_and_users_cannot_approve() -> N
     job = await world.submit(**JOB, finish_within="88m")
     await world.core.turn.once()
     with pytest.raises(Forbidden):
-        await approve(world.core.records, world.core.turn._scribe, ADA, job, usd=100.0, reason="")
-    await approve(world.core.records, world.core.turn._scribe, ADMIN, job, usd=45.0, reason="")
+        await approve(world.core.records, world.core.turn.scribe, ADA, job, usd=100.0, reason="")
+    await approve(world.core.records, world.core.turn.scribe, ADMIN, job, usd=45.0, reason="")
     await world.core.turn.once()
     assert world.job(job).status is JobStatus.PENDING
 
@@ -110,7 +110,7 @@ async def test_an_approval_is_for_one_rental() -> None:
     world = await a_world("{mode: always, approval_above: 40}")
     job = await world.submit(**JOB, finish_within="20h")
     await world.core.turn.once()
-    records, scribe = world.core.records, world.core.turn._scribe
+    records, scribe = world.core.records, world.core.turn.scribe
     usd = wanted_usd(records, job)
     await approve(records, scribe, ADMIN, job, usd=usd, reason="once")
     await world.core.turn.once()

@@ -87,8 +87,8 @@ class Unreliable(InlineSolver):
 
 async def _world(solver: Solver, **settings: Any) -> World:
     world = await make_world()
-    world.core.turn._settings = TurnSettings(solver=True, fast_path=False, **settings)
-    world.core.turn._solver = solver
+    world.core.turn.settings = TurnSettings(solver=True, fast_path=False, **settings)
+    world.core.turn.solver = solver
     await world.add_site("lab", nodes=2, gpus=4)
     await world.add_site("attic", nodes=1, gpus=2)
     return world
@@ -181,7 +181,7 @@ async def test_a_child_that_is_killed_in_whatever_stage_costs_the_turn_nothing_b
             resources={"gpus": 1 + number % 3}, estimate=f"{60 + number}m", max_duration="3h", **fields
         )
     if stage == "lead":
-        await Lookouts(world.core.turn._observer, Here()).once()
+        await Lookouts(world.core.turn.observer, Here()).once()
     monkeypatch.setattr(sys, "executable", str(python))
     try:
         plan = await world.turn()

@@ -87,7 +87,7 @@ async def test_renting_is_as_late_as_is_safe(world: World) -> None:
 
 
 async def test_the_executor_is_woken_by_what_may_concern_a_lease_and_by_nothing_else(world: World) -> None:
-    executor, woken = world.core.executor, world.core.executor._alarm.rings
+    executor, woken = world.core.executor, world.core.executor.alarm.rings
     world.core.records.subscribe(executor.wake)
     world.core.inventory.subscribe(executor.wake)
     await executor.step()

@@ -40,7 +40,7 @@ async def a_lab(hosts: int, **fields: Any) -> tuple[World, str]:
 
 
 def told(world: World, job: str, member: str = "lab") -> DesiredEntry:
-    return world.core.hub._board.entry(world.placement(job), member)
+    return world.core.hub.board.entry(world.placement(job), member)
 
 
 async def stopped_for(world: World, job: str, form: int, beneficiary: str) -> Job:
@@ -64,7 +64,7 @@ async def stopped_for(world: World, job: str, form: int, beneficiary: str) -> Jo
         objective_usd=0.0,
         actions=(stop,),
     )
-    committed = await world.core.turn._committer.commit(plan)
+    committed = await world.core.turn.committer.commit(plan)
     assert committed.stale == (), committed.stale
     await world.obey()
     return world.job(job)
@@ -88,18 +88,18 @@ async def test_its_run_is_learned_as_what_it_asked_for_first() -> None:
     world, job = await a_lab(1)
     world.clock.advance(3600.0)
     await world.sites["lab"].finish(job)
-    runs = world.core.turn._observer.jobs._history.runs(world.job(job).queue, world.job(job).name)
+    runs = world.core.turn.observer.jobs._history.runs(world.job(job).queue, world.job(job).name)
     assert runs == (1800.0,), "an hour on one node is half an hour on two"
 
 
 async def test_what_it_saved_is_taken_off_what_is_left_and_no_retry_is_counted() -> None:
     world, job = await a_lab(1)
-    whole = world.core.turn._observer.jobs.of(world.job(job)).run_s
+    whole = world.core.turn.observer.jobs.of(world.job(job)).run_s
     await world.add_member("lab", "lab-2")
     world.clock.advance(3600.0)
     found = await stopped_for(world, job, 0, job)
     assert (found.status, found.errors, found.saved_s) == (JobStatus.PENDING, 0, 1800.0)
-    assert world.core.turn._observer.jobs.of(found).run_s == pytest.approx(whole - 1800.0)
+    assert world.core.turn.observer.jobs.of(found).run_s == pytest.approx(whole - 1800.0)
 
 
 async def test_one_that_makes_room_goes_on_in_the_form_that_was_chosen_and_may_grow_again() -> None:
@@ -118,7 +118,7 @@ async def test_one_that_makes_room_goes_on_in_the_form_that_was_chosen_and_may_g
 
 async def test_one_that_goes_on_narrower_is_worth_what_it_was() -> None:
     world, job = await a_lab(2, finish_within="20h")
-    views, now = world.core.turn._observer.jobs, world.clock.now()
+    views, now = world.core.turn.observer.jobs, world.clock.now()
     whole = views.of(world.job(job))
     one = next(n for n in range(1, 4) if spec_of(world, job).as_form(n).nodes == 1)
     kept = views.of(replace(world.job(job), form=one))

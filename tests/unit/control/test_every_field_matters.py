@@ -69,7 +69,7 @@ async def a_world() -> World:
         Site(name="lab", kind=SiteKind.ONPREM, labels={"room": "1"}),
         Member(id="lab", site="lab", public_key=""),
     )
-    world._connect("lab", 1, 4, "A100")
+    world.connect("lab", 1, 4, "A100")
     return world
 
 
@@ -115,7 +115,7 @@ async def environment(**fields: Any) -> dict[str, str]:
     await world.core.turn.once()
     placement = world.placement(job)
     world.core.hub.start(term=1)
-    entry = world.core.hub._board.entry(placement, "lab")
+    entry = world.core.hub.board.entry(placement, "lab")
     record = Record(entry=entry)
     spec = world.core.records.spec(placement.spec_hash)
     where = Where(site="lab", address="127.0.0.1", checkpoints="checkpoints")
@@ -202,7 +202,7 @@ async def _waits_for_cheaper(**fields: Any) -> bool:
     await world.submit(**(FULL | {"placement": {"sites": ["lab"]}}))
     await world.turn()
     await world.put(Site(name="dear", kind=SiteKind.ONPREM), Member(id="dear", site="dear", public_key=""))
-    dear = world._connect("dear", 1, 4, "A100")
+    dear = world.connect("dear", 1, 4, "A100")
     job = await world.submit(name="choosy", resources={"gpus": 4}, estimate="4h", **fields)
     world.sites["lab"].report(price_usd_gpu_h=0.1)
     dear.report(price_usd_gpu_h=5.0)

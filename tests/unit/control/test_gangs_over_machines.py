@@ -117,7 +117,7 @@ async def test_its_bills_are_the_jobs_and_all_machines_are_given_back() -> None:
 
 async def test_one_that_cannot_be_launched_frees_the_other_and_its_offer_is_avoided() -> None:
     world, job = await rented()
-    await world.core.executor._requested(world.leases()[0])
+    await world.core.executor.requested(world.leases()[0])
     world.provider.sold_out.add(OFFER.name)
     await executor(world, 1)
     assert world.job(job).status is JobStatus.PENDING

@@ -46,7 +46,7 @@ async def test_a_change_of_the_placement_or_of_its_job_is_seen_at_once() -> None
 
 async def test_a_pool_is_made_anew_when_what_holds_it_its_report_or_its_site_has_changed() -> None:
     world, _, job = await a_running_job()
-    observer = world.core.turn._observer
+    observer = world.core.turn.observer
     (before,) = observer.pools()
     await world.submit(resources={"gpus": 1})
     (after,) = observer.pools()
@@ -65,7 +65,7 @@ async def test_a_pool_is_made_anew_when_what_holds_it_its_report_or_its_site_has
 
 async def test_what_overruns_and_how_old_a_report_is_moves_with_time_though_nothing_has_changed() -> None:
     world, holdings, _ = await a_running_job()
-    observer = world.core.turn._observer
+    observer = world.core.turn.observer
     (holding,) = holdings.by_member()["north"]
     world.sites["north"].report()
     assert isinstance(world.clock, SharedClock)

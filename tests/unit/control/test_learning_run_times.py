@@ -26,7 +26,7 @@ async def two_at_once(learn: bool = True) -> tuple[World, str, str]:
 
 
 def seen(world: World, job: str) -> JobView:
-    views = {view.id: view for view in world.core.turn._observer.snapshot().jobs}
+    views = {view.id: view for view in world.core.turn.observer.snapshot().jobs}
     return views[job]
 
 

@@ -37,7 +37,7 @@ async def run(world: World, site: str, hours: float, name: str = "train", **fiel
 
 async def waiting(world: World, name: str = "train", **fields: Any) -> JobView:
     job = await world.submit(**JOB | {"name": name} | fields)
-    views = {view.id: view for view in world.core.turn._observer.snapshot().jobs}
+    views = {view.id: view for view in world.core.turn.observer.snapshot().jobs}
     return views[job]
 
 
@@ -135,7 +135,7 @@ async def test_what_runs_is_forecast_at_the_speed_that_was_learned() -> None:
     await world.turn()
     await world.sites["new"].run_all()
     world.clock.advance(60.0)
-    (pool,) = (pool for pool in world.core.turn._observer.pools() if pool.site == "new")
+    (pool,) = (pool for pool in world.core.turn.observer.pools() if pool.site == "new")
     (busy,) = pool.busy
     assert busy.job == job
     assert (busy.ends_at - busy.started_at) / HOUR == pytest.approx(1.0, rel=0.1)

@@ -42,7 +42,7 @@ async def world(tmp_path: Path) -> World:
     world = await make_world()
     await world.submit()
     await world.submit()
-    world.core.chain._signer = Signer(tmp_path)
+    world.core.chain.signer = Signer(tmp_path)
     await world.core.chain.begin()
     await submit(world, 3)
     await submit(world, 2)
@@ -118,7 +118,7 @@ async def test_a_repeat_hides_nothing(world: World) -> None:
 async def test_lines_that_retention_dropped_are_named_as_dropped(world: World) -> None:
     """An export that begins later verifies from there on."""
     retention = world.core.sweeper.retention
-    retention.configure(type(retention._settings)(ledger_lines=3, promised_s=0.0))
+    retention.configure(type(retention.settings)(ledger_lines=3, promised_s=0.0))
     world.clock.advance(86400.0)
     await retention.sweep()
     assert world.core.chain.state.first == 2
@@ -163,7 +163,7 @@ async def test_a_ledger_that_was_rolled_back_is_told_of_at_the_start_and_after(
     again = world
     for _ in range(2):
         again = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
-        again.core.chain._signer = Signer(tmp_path)
+        again.core.chain.signer = Signer(tmp_path)
         await again.core.chain.begin()
         assert [head.number for head in again.core.chain.missing] == [7]
     (alert,) = await told(again)
@@ -187,7 +187,7 @@ async def told(world: World, *exports: LedgerExport) -> list[Alert]:
     core = world.core
     alerts = Alerts(
         records=core.records,
-        scribe=core.turn._scribe,
+        scribe=core.turn.scribe,
         turn=core.turn,
         settings=AlertSettings(),
         chain=core.chain,

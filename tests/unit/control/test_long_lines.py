@@ -127,7 +127,7 @@ async def test_a_window_that_the_solver_is_late_for_shrinks_and_grows_again() ->
         return len(world.core.turn.waiting)
 
     whole = await seen()
-    line = world.core.turn._observer.line
+    line = world.core.turn.observer.line
     line.pace(1.0)
     half = await seen()
     assert half < whole

@@ -50,7 +50,7 @@ async def crowded(monkeypatch: pytest.MonkeyPatch, jobs: int = 24) -> World:
     monkeypatch.setattr(window, "MOST_JOBS", 12)
     world = await make_world()
     await world.add_site("home")
-    world.core.turn._observer.line._glances = 60
+    world.core.turn.observer.line.glances = 60
     for number in range(jobs):
         await world.submit(resources={"gpus": "A100:1"}, estimate=f"{3600 + 60 * (number % 6)}s")
     return world
@@ -58,7 +58,7 @@ async def crowded(monkeypatch: pytest.MonkeyPatch, jobs: int = 24) -> World:
 
 async def test_the_next_windows_are_chosen_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world, here = await crowded(monkeypatch), Here()
-    observer = world.core.turn._observer
+    observer = world.core.turn.observer
     await observer.look()
     assert observer.line.outside == {}
     asks = Lookouts(observer, here)
@@ -75,17 +75,17 @@ async def test_the_next_windows_are_chosen_with_it(monkeypatch: pytest.MonkeyPat
 
 async def test_a_turn_tells_its_problem_what_others_will_use(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await crowded(monkeypatch)
-    await Lookouts(world.core.turn._observer, Here()).once()
+    await Lookouts(world.core.turn.observer, Here()).once()
     await world.turn()
     assert world.core.turn.last is not None
     problem, _ = world.core.turn.last
     assert problem.outside
-    assert problem.outside == world.core.turn._observer.line.outside
+    assert problem.outside == world.core.turn.observer.line.outside
 
 
 async def test_an_old_one_is_not_used_nor_one_that_could_not_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     world = await crowded(monkeypatch)
-    observer = world.core.turn._observer
+    observer = world.core.turn.observer
     await Lookouts(observer, Here()).once()
     world.clock.advance(waiting_line.OLDEST_S + 1.0)
     await observer.look()
@@ -100,17 +100,17 @@ async def test_an_old_one_is_not_used_nor_one_that_could_not_be_made(monkeypatch
 
 async def test_a_short_line_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     world, here = await crowded(monkeypatch, jobs=4), Here()
-    asks = Lookouts(world.core.turn._observer, here)
+    asks = Lookouts(world.core.turn.observer, here)
     assert await asks.once() == 0.0
     assert here.asked == []
     await asks.close()
     assert here.closed
-    await Lookouts(world.core.turn._observer, None).run()
+    await Lookouts(world.core.turn.observer, None).run()
 
 
 async def test_a_child_makes_the_same_as_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
     world, here = await crowded(monkeypatch), Here()
-    await Lookouts(world.core.turn._observer, here).once()
+    await Lookouts(world.core.turn.observer, here).once()
     ((problem, counts),) = here.asked
     child = ChildSolver(10, "the published order holds")
     try:
@@ -130,7 +130,7 @@ async def test_a_line_of_too_many_classes_asks_for_none(
     world, here = await crowded(monkeypatch), Here()
     monkeypatch.setattr(lookouts, "MOST_CLASSES", 5)
     before = METRICS.value("federator_outlooks_total", result="none") or 0.0
-    asks = Lookouts(world.core.turn._observer, here)
+    asks = Lookouts(world.core.turn.observer, here)
     for _ in range(3):
         assert await asks.once() == 0.0
     assert here.asked == []
@@ -142,7 +142,7 @@ async def test_where_there_is_none_it_is_asked_for_again_once_the_line_has_chang
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, here = await crowded(monkeypatch), Here(any_=False)
-    asks = Lookouts(world.core.turn._observer, here)
+    asks = Lookouts(world.core.turn.observer, here)
     for _ in range(3):
         await asks.once()
     assert len(here.asked) == 1

@@ -56,7 +56,7 @@ async def a_world(policies: str = POLICIES) -> World:
     await world.put(
         Site(name="lab", kind=SiteKind.ONPREM, region="us"), Member(id="lab", site="lab", public_key="")
     )
-    world._connect("lab", 1, 4, "A100")
+    world.connect("lab", 1, 4, "A100")
     return world
 
 

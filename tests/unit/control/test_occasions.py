@@ -88,7 +88,7 @@ async def test_capacity_that_comes_back_is_an_occasion_whoever_gave_it_back(watc
     assert not watched.due(), "it says what it said before"
     site.pool = whole
     site.report()
-    assert world.core.turn._observer.pools()[0].free == (Shape(4, 64000, 500_000, 1),)
+    assert world.core.turn.observer.pools()[0].free == (Shape(4, 64000, 500_000, 1),)
     assert watched.due()
 
 

@@ -24,7 +24,7 @@ async def test_half_a_gpu_costs_half_and_counts_half() -> None:
     await world.turn()
     placement = world.placement(job)
     assert (placement.gpus_per_node, placement.shared, placement.gpus) == (500, True, 0.5)
-    (pool,) = world.core.turn._observer.pools()
+    (pool,) = world.core.turn.observer.pools()
     (busy,) = pool.busy
     assert (busy.gpus, busy.shared, busy.gpus_total, busy.usd_per_h) == (500, True, 0.5, 1.0)
     await world.sites["lab"].run_all()
@@ -64,12 +64,12 @@ async def test_nodes_on_one_host_are_planned_as_one_and_placed_as_many() -> None
     job = await world.submit(
         resources={"gpus": 1, "cpus": 2}, nodes=4, estimate="1h", placement={"together": "host"}
     )
-    view = world.core.turn._observer.jobs.of(world.job(job))
+    view = world.core.turn.observer.jobs.of(world.job(job))
     assert (view.nodes, view.ranks_in_one, need_of(view)[:2]) == (1, 4, (4, 8000))
     await world.turn()
     placement = world.placement(job)
     assert (placement.nodes, placement.gpus_per_node, placement.members) == (4, 1, ("lab",) * 4)
-    (pool,) = world.core.turn._observer.pools()
+    (pool,) = world.core.turn.observer.pools()
     mine = next(busy for busy in pool.busy if busy.job == job)
     assert (mine.nodes, mine.gpus, mine.gpus_total) == (1, 4, 4)
     assert world.job(blocker).placement is not None

@@ -30,7 +30,7 @@ async def a_world() -> World:
 
 
 def offers(world: World) -> dict[str, OfferView]:
-    return {view.offer.name: view for view in world.core.turn._observer.snapshot().offers}
+    return {view.offer.name: view for view in world.core.turn.observer.snapshot().offers}
 
 
 async def test_machines_of_one_gpu_are_offered_in_parts_while_a_job_asks_for_parts() -> None:

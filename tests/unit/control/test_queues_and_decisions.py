@@ -347,12 +347,12 @@ async def test_a_stale_action_is_dropped_and_the_rest_committed(world: World) ->
     await world.add_site("other", nodes=1, gpus=4, model="H100")
     kept = await world.submit(resources={"gpus": "A100:4"})
     gone = await world.submit(resources={"gpus": "H100:4"})
-    problem = await world.core.turn._observe()
+    problem = await world.core.turn.observe()
     plan = await InlineSolver().decide(problem, stages=("greedy",), seed=0, limit_s=10)
     assert plan is not None
     assert len(plan.actions) == 2
     await world.core.intake.cancel(ADA, gone)
-    committed = await world.core.turn._committer.commit(plan)
+    committed = await world.core.turn.committer.commit(plan)
     assert [action.job for action in committed.done] == [kept]
     assert [action.job for action, _ in committed.stale] == [gone]
 
@@ -370,8 +370,8 @@ async def test_interactive_work_does_not_wait_for_a_busy_solver(world: World) ->
             thinking.set()
             await asyncio.Event().wait()
 
-    world.core.turn._solver = SlowSolver()
-    world.core.turn._settings = TurnSettings(solver=True)
+    world.core.turn.solver = SlowSolver()
+    world.core.turn.settings = TurnSettings(solver=True)
     world.core.records.subscribe(world.core.turn.wake)
     batch = await world.submit(resources={"gpus": 1})
     turn = asyncio.create_task(world.core.turn.once())

@@ -125,14 +125,14 @@ async def test_what_is_long_ago_is_forgotten_and_a_restart_changes_nothing() -> 
     past = await world.submit(queue="greedy", resources={"gpus": 4})
     await world.turn()
     world.clock.advance(86400)
-    usage, now = world.core.turn._observer.usage, world.clock.now()
+    usage, now = world.core.turn.observer.usage, world.clock.now()
     assert usage.recent_gpus(now) == {"greedy": pytest.approx(2.0)}
     await world.sites["lab"].finish(past)
     assert usage.recent_gpus(now) == {"greedy": pytest.approx(2.0)}
     world.clock.advance(86400)
     assert usage.recent_gpus(world.clock.now()) == {"greedy": pytest.approx(1.0)}
     again = await make_world(store=world.core.records.store, clock=world.clock)  # type: ignore[arg-type]
-    assert again.core.turn._observer.usage.recent_gpus(world.clock.now()) == {"greedy": pytest.approx(1.0)}
+    assert again.core.turn.observer.usage.recent_gpus(world.clock.now()) == {"greedy": pytest.approx(1.0)}
 
 
 @pytest.mark.parametrize(("weights", "gpus"), [("{A100: 3}", 6.0), ("{H100: 3}", 2.0), ("{A100: 0}", 0.0)])
@@ -141,7 +141,7 @@ async def test_past_use_is_charged_by_the_model_it_was_of(weights: str, gpus: fl
     past = await world.submit(queue="greedy", resources={"gpus": 4})
     await world.turn()
     world.clock.advance(86400)
-    usage, now = world.core.turn._observer.usage, world.clock.now()
+    usage, now = world.core.turn.observer.usage, world.clock.now()
     assert usage.recent_gpus(now) == {"greedy": pytest.approx(gpus)}
     await world.sites["lab"].finish(past)
     assert usage.recent_gpus(now) == {"greedy": pytest.approx(gpus)}

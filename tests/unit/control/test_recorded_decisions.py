@@ -32,7 +32,7 @@ async def _seen(jobs: int = 40) -> tuple[World, Problem, Plan]:
 
 def _log(world: World, **retention: Any) -> DecisionLog:
     """Another one, on the same store: as after a restart."""
-    return DecisionLog(world.core.records, RetentionSettings(**retention), world.core.turn._solver)
+    return DecisionLog(world.core.records, RetentionSettings(**retention), world.core.turn.solver)
 
 
 def _next(problem: Problem, plan: Plan, number: int, after_s: float = 1.0) -> tuple[Problem, Plan]:
@@ -101,9 +101,9 @@ async def test_what_is_recorded_while_the_index_is_read_is_known_once_and_droppe
     world, problem, plan = await _seen()
     log = _log(world)
     await log.record(*_next(problem, plan, 1))
-    size_bytes = log._size_bytes
+    size_bytes = log.size_bytes
     await log.load_index()
-    assert ([row.id for row in log.rows()], log._size_bytes) == (["dec-0001"], size_bytes)
+    assert ([row.id for row in log.rows()], log.size_bytes) == (["dec-0001"], size_bytes)
     await log.drop_before(problem.snapshot.taken_at + 1e6)
     assert log.rows() == []
 

@@ -21,7 +21,7 @@ from tests.support.waiting import until
 async def replayed(world: World) -> list[ReplayResult]:
     """Every recorded decision, run again."""
     decisions = world.core.decisions
-    decisions._solver = InlineSolver()
+    decisions.solver = InlineSolver()
     return [await decisions.replay(row.id) for row in decisions.rows()]
 
 
@@ -40,7 +40,7 @@ async def test_a_decision_of_the_fast_path_replays() -> None:
 
 async def test_a_decision_without_its_late_solver_replays() -> None:
     world = await make_world()
-    world.core.turn._settings = TurnSettings(solver=True)
+    world.core.turn.settings = TurnSettings(solver=True)
     await world.add_site("lab", nodes=1, gpus=4)
     job = await world.submit(resources={"gpus": 1}, estimate="3h")
     await world.turn()
@@ -59,8 +59,8 @@ class Unfinished(InlineSolver):
 
 async def test_a_decision_with_a_stage_given_up_replays_with_those_that_completed() -> None:
     world = await make_world()
-    world.core.turn._settings = TurnSettings(solver=True)
-    world.core.turn._solver = Unfinished()
+    world.core.turn.settings = TurnSettings(solver=True)
+    world.core.turn.solver = Unfinished()
     await world.add_site("lab", nodes=1, gpus=4)
     await world.submit(resources={"gpus": 1}, estimate="3h")
     await world.turn()
@@ -79,8 +79,8 @@ class Wrong(InlineSolver):
 
 async def test_a_plan_that_the_checker_rejects_is_kept_beside_the_one_that_was_committed() -> None:
     world = await make_world()
-    world.core.turn._settings = TurnSettings(solver=True)
-    world.core.turn._solver = Wrong()
+    world.core.turn.settings = TurnSettings(solver=True)
+    world.core.turn.solver = Wrong()
     await world.add_site("lab", nodes=1, gpus=4)
     job = await world.submit(resources={"gpus": 1}, estimate="3h")
     await world.turn()
@@ -96,7 +96,7 @@ async def test_a_plan_that_the_checker_rejects_is_kept_beside_the_one_that_was_c
 async def test_turns_keep_their_distance_while_events_keep_coming() -> None:
     world = await make_world()
     turn = world.core.turn
-    turn._settings = TurnSettings(solver=False, minimum_gap_s=0.2, coalesce_s=0.0)
+    turn.settings = TurnSettings(solver=False, minimum_gap_s=0.2, coalesce_s=0.0)
     turns: list[float] = []
 
     async def once() -> None:
@@ -114,7 +114,7 @@ async def test_turns_keep_their_distance_while_events_keep_coming() -> None:
 async def test_planning_rests_for_as_long_as_it_took_while_events_keep_coming() -> None:
     world = await make_world()
     turn = world.core.turn
-    turn._settings = TurnSettings(solver=False, minimum_gap_s=0.0, coalesce_s=0.0)
+    turn.settings = TurnSettings(solver=False, minimum_gap_s=0.0, coalesce_s=0.0)
     turns: list[float] = []
 
     async def once() -> None:
@@ -133,7 +133,7 @@ async def test_a_turn_begins_at_once_when_nothing_was_going_on() -> None:
     world = await make_world()
     turn = world.core.turn
     turn._clock = SystemClock()  # else the heartbeat never waits
-    turn._settings = TurnSettings(solver=False, minimum_gap_s=0.01, coalesce_s=3600.0)
+    turn.settings = TurnSettings(solver=False, minimum_gap_s=0.01, coalesce_s=3600.0)
     turns: list[float] = []
 
     async def once() -> None:

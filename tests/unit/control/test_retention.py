@@ -33,14 +33,14 @@ async def world() -> World:
 
 def share_all(world: World) -> None:
     """One person may fill a limit: these tests are about the whole federation's."""
-    world.core.sweeper.retention._shares.limits = LimitSettings(person_share=1.0, team_share=1.0)
+    world.core.sweeper.retention.shares.limits = LimitSettings(person_share=1.0, team_share=1.0)
 
 
 def keep(world: World, **limits: Any) -> None:
     """Put these limits in force."""
     retention = world.core.sweeper.retention
-    retention._settings = msgspec.structs.replace(retention._settings, **limits)
-    world.core.decisions._retention = retention._settings
+    retention.settings = msgspec.structs.replace(retention.settings, **limits)
+    world.core.decisions.retention = retention.settings
 
 
 async def run(world: World, **fields: Any) -> str:
@@ -104,7 +104,7 @@ async def test_a_job_with_more_events_than_a_page_leaves_none_behind(world: Worl
     job = await run(world)
     record = world.job(job)
     for start in range(0, 1200, 100):
-        await world.put(*(world.core.sweeper._scribe.event(record, "note", str(start)) for _ in range(100)))
+        await world.put(*(world.core.sweeper.scribe.event(record, "note", str(start)) for _ in range(100)))
     await later(world, 31)
     assert await stored(world, "event/") == []
 

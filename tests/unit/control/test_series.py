@@ -181,7 +181,7 @@ async def test_two_leaders_submit_a_run_once() -> None:
     other = await make_world(store=store, clock=world.clock)
     await other.core.series_runs.look()
     with pytest.raises(Exception, match=r"lost 50 races|lead"):
-        await world.core.records.transact(lambda: world.core.series_runs._step("ada/nightly"))
+        await world.core.records.transact(lambda: world.core.series_runs.step("ada/nightly"))
     third = await make_world(store=store, clock=world.clock)
     await third.core.series_runs.look()
     assert names(third) == ["nightly-1"]
@@ -290,7 +290,7 @@ async def test_a_run_that_there_is_no_room_for_comes_once_there_is(monkeypatch: 
     await again_and_again(world)
     full = TooMany("1 jobs are queued already", retry_after_s=1.0)
     with monkeypatch.context() as patch:
-        patch.setattr(world.core.series_runs._acceptance._retention, "refuse_if_full", _raises(full))
+        patch.setattr(world.core.series_runs.acceptance.retention, "refuse_if_full", _raises(full))
         await world.core.series_runs.look()
         assert names(world) == []
         assert "nightly-1 is not taken yet: 1 jobs are queued already" in because(world)
@@ -332,7 +332,7 @@ async def test_a_run_of_many_tasks_is_completed_by_a_successor(monkeypatch: pyte
 
 async def test_there_is_a_limit_on_series() -> None:
     world = await a_world()
-    world.core.series._limits = type(world.core.series._limits)(series=1)
+    world.core.series.limits = type(world.core.series.limits)(series=1)
     await again_and_again(world)
     await again_and_again(world, env={"V": "2"})
     with pytest.raises(TooMany):

@@ -165,7 +165,7 @@ async def test_a_fault_of_one_series_stops_no_other(
     world = await a_world()
     await again_and_again(world)
     await world.submit_all(ADA, name="other", every="6h", resources={"gpus": 1})
-    looked = world.core.series_runs._step
+    looked = world.core.series_runs.step
 
     def step(key: str) -> Any:
         if key == "ada/nightly":
@@ -174,7 +174,7 @@ async def test_a_fault_of_one_series_stops_no_other(
 
     before = METRICS.value("federator_series_faults_total") or 0.0
     with monkeypatch.context() as patch:
-        patch.setattr(world.core.series_runs, "_step", step)
+        patch.setattr(world.core.series_runs, "step", step)
         again_at = await world.core.series_runs.look()
     assert world.core.records.series["ada/other"].runs == 1
     assert notes(world) == [

@@ -14,7 +14,7 @@ SHORT: dict[str, Any] = {"resources": {"gpus": "A100:1"}, "estimate": "10s"}
 async def world_with(**turn: bool) -> World:
     world = await make_world()
     await world.add_site("home")
-    world.core.turn._settings = msgspec.structs.replace(TurnSettings(solver=False), **turn)
+    world.core.turn.settings = msgspec.structs.replace(TurnSettings(solver=False), **turn)
     return world
 
 
@@ -31,7 +31,7 @@ async def test_no_decision_is_recorded_where_none_is_to_be_kept() -> None:
     await world.submit(**SHORT)
     await world.turn()
     assert len(world.core.decisions.rows()) == 1
-    world.core.decisions._retention = RetentionSettings(decisions=0)
+    world.core.decisions.retention = RetentionSettings(decisions=0)
     await world.submit(**SHORT)
     await world.turn()
     assert len(world.core.decisions.rows()) == 1
@@ -42,7 +42,7 @@ async def test_a_line_without_a_window_shows_a_decision_every_job_that_waits() -
     for whole in (False, True):
         world = await world_with()
         line = WaitingLine(world.core.records, world.core.history, lambda _: True, whole=whole)
-        line._glances = 4
+        line.glances = 4
         for number in range(5):
             await world.submit(resources={"gpus": "A100:4"}, estimate=f"{1000 + number}s")
         seen.append(len(await line.window(list, world.clock.now())))

@@ -18,7 +18,7 @@ async def a_farm(*gpus: int) -> tuple[World, list[FakeSite]]:
 
 
 def seen(world: World) -> dict[str, PoolView]:
-    return {pool.member: pool for pool in world.core.turn._observer.snapshot().pools}
+    return {pool.member: pool for pool in world.core.turn.observer.snapshot().pools}
 
 
 def free(world: World) -> dict[str, int]:
@@ -81,10 +81,10 @@ async def test_a_machine_that_connected_anew_since_the_plan_makes_the_whole_gang
     world, (one, two) = await a_farm(4, 4)
     gang = await world.submit(nodes=2, resources={"gpus": 4})
     turn = world.core.turn
-    plan = plan_greedily(Problem(snapshot=turn._observer.snapshot()))
+    plan = plan_greedily(Problem(snapshot=turn.observer.snapshot()))
     two.seq += 1
     two.connect()
-    committed = await turn._committer.commit(plan)
+    committed = await turn.committer.commit(plan)
     (stale,) = committed.stale
     assert "farm/farm-2/main has another session than the plan saw" in stale[1]
     assert world.job(gang).status is JobStatus.PENDING

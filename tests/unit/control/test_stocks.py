@@ -27,7 +27,7 @@ async def a_world(*catalogue: object) -> World:
 
 
 def offers(world: World) -> dict[str, OfferView]:
-    return {view.offer.name: view for view in world.core.turn._observer.snapshot().offers}
+    return {view.offer.name: view for view in world.core.turn.observer.snapshot().offers}
 
 
 async def test_a_stock_that_is_used_up_is_avoided_under_each_name_that_takes_as_much() -> None:

@@ -12,13 +12,13 @@ async def two_sites() -> World:
     world = await make_world()
     for name, model in (("box", "T4"), ("hall", "H100")):
         await world.put(Site(name=name, kind=SiteKind.EDGE), Member(id=name, site=name, public_key=""))
-        world._connect(name, 1, 1, model)
+        world.connect(name, 1, 1, model)
     return world
 
 
 async def test_no_place_counts_as_free_and_the_dearer_model_costs_more() -> None:
     world = await two_sites()
-    pools = {pool.site: pool for pool in world.core.turn._observer.pools()}
+    pools = {pool.site: pool for pool in world.core.turn.observer.pools()}
     assert 0 < pools["box"].price_usd_gpu_h < pools["hall"].price_usd_gpu_h
     assert pools["box"].undeclared
     assert pools["hall"].billed_usd_gpu_h == 0.0
@@ -36,7 +36,7 @@ async def test_a_placement_is_billed_at_what_is_declared(declared: float | None,
 async def test_what_is_declared_as_free_is_free() -> None:
     world = await two_sites()
     world.sites["box"].report(price_usd_gpu_h=0.0)
-    pools = {pool.site: pool for pool in world.core.turn._observer.pools()}
+    pools = {pool.site: pool for pool in world.core.turn.observer.pools()}
     assert (pools["box"].price_usd_gpu_h, pools["box"].undeclared) == (0.0, False)
 
 

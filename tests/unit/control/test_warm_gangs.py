@@ -23,7 +23,7 @@ async def idle(count: int = 2) -> World:
     assert world.job(job).status is JobStatus.SUCCEEDED
     await executor(world, 1)
     for lease in world.leases()[count:]:
-        await world.core.executor._move(lease.id, "drain")
+        await world.core.executor.move(lease.id, "drain")
         await executor(world, 3)
     assert sum(lease.status is LeaseStatus.READY for lease in world.leases()) == count
     return world
@@ -76,7 +76,7 @@ async def test_what_fails_of_the_new_ones_frees_the_warm_one() -> None:
     await world.turn()
     (new,) = [n for n in world.placement(job).leases if n != warm.id]
     world.provider.sold_out.add(OFFER.name)
-    await world.core.executor._requested(world.core.records.leases[new])
+    await world.core.executor.requested(world.core.records.leases[new])
     assert world.core.records.leases[new].status in LEASE_ENDED
     assert world.job(job).status is JobStatus.PENDING
     await executor(world, 1)

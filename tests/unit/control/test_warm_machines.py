@@ -85,7 +85,7 @@ async def test_what_is_kept_elsewhere_is_known_to_planning() -> None:
     kept = {"uri": "file:///srv/kept", "every": "10m"}
     for name, checkpoint in (("kept", kept), ("by-default", {"uri": "file:///srv/kept"}), ("here", {})):
         await world.submit(name=name, checkpoint={"grace": "30s", **checkpoint})
-    seen = {view.name: view.repeats_s for view in world.core.turn._observer.snapshot().jobs}
+    seen = {view.name: view.repeats_s for view in world.core.turn.observer.snapshot().jobs}
     assert seen == {"kept": 1200.0, "by-default": 600.0, "here": None}
 
 

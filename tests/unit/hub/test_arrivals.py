@@ -101,7 +101,7 @@ async def test_a_key_that_is_revoked_while_it_waits_for_its_turn_opens_nothing(
         waits.set()
         await go_on.wait()
 
-    monkeypatch.setattr(world.core.hub._turns, "take", turn)
+    monkeypatch.setattr(world.core.hub.turns, "take", turn)
     opening = asyncio.create_task(agents["north"].open())
     await waits.wait()
     await world.core.sites.revoke(ADMIN, "north", "north")

@@ -88,7 +88,7 @@ async def test_a_report_that_cannot_be_true_is_refused_by_its_field_and_nothing_
     honest.say(link.Report(SiteReport(taken_at=3.0, pools=(HONEST,))))
     assert await honest.silent()
     assert world.core.inventory.members["south"].report.taken_at == 3.0
-    await world.core.turn._observe()
+    await world.core.turn.observe()
 
 
 async def test_what_an_honest_agent_reports_passes() -> None:

@@ -173,7 +173,7 @@ def test_short_cuts_are_taken_for_our_own_order_only(name: str, *, ours: bool) -
     core = Federation(world(), scheduler(name), loop, 0).core
     loop.close()
     assert core.settings.turn.fast_path is core.settings.turn.window is ours
-    assert core.turn._observer.line._whole is not ours
+    assert core.turn.observer.line.whole is not ours
 
 
 def test_a_random_job_is_bound_to_a_site_that_could_run_it_and_stays_there() -> None:

@@ -93,7 +93,7 @@ async def test_every_commit_waits_for_the_disk(path: Path) -> None:
     """A test cannot cut the power, and a kill leaves the kernel's cache: only these two settings outlive a loss of power."""
     store = reopen(path)
     settings = [
-        store._writer._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        store.writer.connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous")
     ]
     assert settings == ["wal", 2]
@@ -196,13 +196,13 @@ def test_statements_are_found_by_name_with_their_comments() -> None:
 async def test_a_full_disk_is_unavailable_loses_nothing_and_is_over_when_there_is_room(path: Path) -> None:
     store = reopen(path)
     await put(store, "a", b"kept")
-    limit = store._writer._connection.execute("PRAGMA page_count").fetchone()[0]
-    store._writer._connection.execute(f"PRAGMA max_page_count = {limit}")
+    limit = store.writer.connection.execute("PRAGMA page_count").fetchone()[0]
+    store.writer.connection.execute(f"PRAGMA max_page_count = {limit}")
     with pytest.raises(Unavailable, match=r"disk of the store .* is full"):
         await put(store, "big", bytes(1_000_000))
     page = await store.range("")
     assert [(item.key, item.value) for item in page.items] == [("a", b"kept")]
-    store._writer._connection.execute("PRAGMA max_page_count = 1000000")
+    store.writer.connection.execute("PRAGMA max_page_count = 1000000")
     # A failed transaction uses up no revision, and its changes are not told.
     assert await put(store, "b") == page.revision + 1
     change = await anext(store.watch("", from_revision=page.revision + 1))
@@ -212,11 +212,11 @@ async def test_a_full_disk_is_unavailable_loses_nothing_and_is_over_when_there_i
 
 async def test_when_the_shared_sync_fails_every_caller_of_it_is_told(path: Path) -> None:
     store = reopen(path)
-    store._writer._connection.execute("PRAGMA query_only = ON")
+    store.writer.connection.execute("PRAGMA query_only = ON")
     results = await asyncio.gather(*(put(store, f"k{number}") for number in range(5)), return_exceptions=True)
     assert [type(result) for result in results] == [Unavailable] * 5
     assert all("read-only" in str(result) for result in results)
-    store._writer._connection.execute("PRAGMA query_only = OFF")
+    store.writer.connection.execute("PRAGMA query_only = OFF")
     assert await put(store, "a") == 1
     await store.close()
 
@@ -248,7 +248,7 @@ async def test_callers_that_wait_together_share_a_sync(path: Path) -> None:
         nonlocal commits
         commits += statement == "COMMIT"
 
-    store._writer._connection.set_trace_callback(count)
+    store.writer.connection.set_trace_callback(count)
     await asyncio.gather(*(put(store, f"k{number}") for number in range(300)))
     assert commits < 100
     await store.close()
