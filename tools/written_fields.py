@@ -68,9 +68,9 @@ JOB_FILE_PARTS = {
         Written("shm", "`16GiB`", "any", "Shared memory per node."),
     ),
     "every": (
-        Written("at", '`"0 3 * * mon-fri"`, `@daily`', "–", "Minute, hour, day of the month, month, weekday, as cron writes them. Exactly one of `at` and `interval`."),
+        Written("at", '`"0 3 * * mon-fri"`, `@daily`', "–", "Minute, hour, day of the month, month, weekday, as cron writes them; also `L` for the last day of a month and `mon#2` for its second Monday. Exactly one of `at` and `interval`."),
         Written("interval", "`6h`, at least 60s", "–", "So long from one run to the next. `1d` is 24 hours, also where clocks are put forward or back."),
-        Written("timezone", "`Europe/Berlin`", "`UTC`", "By whose clock `at` is meant. A time that does not exist because clocks are put forward comes an hour later; one that comes twice counts once, unless the hours are `*`."),
+        Written("timezone", "`Europe/Berlin`", "`UTC`", "By whose clock `at` is meant. As in Debian's cron, a fixed time that does not exist because clocks are put forward is due right after the gap, and one that comes twice is due once; where the minute or the hour begins with `*`, the time that really passes counts."),
         Written("start", "`2026-12-01T00:00:00Z`", "now", "No run is due before; intervals are counted from it."),
         Written("end", "`2027-12-01T00:00:00Z`", "never", "No run is due then or later."),
         Written("submit_within", "`2h`", "until the next is due", "A run that could not be submitted so long after it was due, because no dispatcher was there or the last run was not over, is left out."),

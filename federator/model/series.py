@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from federator.kernel.cron import first_after, last_until, parse_cron
 from federator.kernel.quantities import format_duration, format_instant
+from federator.model.cron import first_after, last_until
 from federator.model.identity import Role
 
 NOTES = 20
@@ -62,14 +62,14 @@ class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
         begin_at = max(now, self.start_at or now)
         if self.cron:
             just_before_at = math.nextafter(begin_at, 0.0)
-            return self._open(first_after(parse_cron(self.cron), self.timezone, just_before_at))
+            return self._open(first_after(self.cron, self.timezone, just_before_at))
         ticks = math.ceil((begin_at - anchor_at) / self.interval_s - EDGE)
         return self._open(anchor_at + ticks * self.interval_s)
 
     def after(self, at: float, anchor_at: float) -> float | None:
         """The next time after `at`; None: there is none."""
         if self.cron:
-            return self._open(first_after(parse_cron(self.cron), self.timezone, at))
+            return self._open(first_after(self.cron, self.timezone, at))
         return self._open(anchor_at + (self._ticks(at, anchor_at) + 1) * self.interval_s)
 
     def latest(self, at: float, anchor_at: float) -> float:
@@ -79,7 +79,7 @@ class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
             if not self.cron and (at - anchor_at) % self.interval_s > self.interval_s * (1 - EDGE):
                 at -= self.interval_s * EDGE
         if self.cron:
-            return last_until(parse_cron(self.cron), self.timezone, at)
+            return last_until(self.cron, self.timezone, at)
         return anchor_at + self._ticks(at, anchor_at) * self.interval_s
 
     def _ticks(self, at: float, anchor_at: float) -> int:

@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from federator.kernel.cron import parse_cron
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
+from federator.model.cron import check_cron
 from federator.model.series import Overlap, Recurrence
 from federator.wire import fields
 
@@ -112,7 +112,7 @@ def _interval(value: object, path: str) -> Recurrence:
 
 def _cron(value: object, path: str) -> Recurrence:
     text = " ".join(fields.text(value, path, limit=200).split())
-    _parsed(parse_cron, text, path)
+    _parsed(check_cron, text, path)
     return Recurrence(cron=text)
 
 
