@@ -76,7 +76,7 @@ class OidcKeys:
         self._keys: dict[str, jwk.Key] = {}
         self._looked_at = -GAP_S
         self._known_at = -STALE_S
-        self._wanted = asyncio.Event()
+        self.wanted = asyncio.Event()
         self._registry = jws.JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
         self._registry.max_header_length = LARGEST_TOKEN
         self.fetches = 0
@@ -105,7 +105,7 @@ class OidcKeys:
             await asyncio.sleep(min(GAP_S, delay_s))
             try:
                 async with asyncio.timeout(max(0.0, delay_s - GAP_S)):
-                    await self._wanted.wait()
+                    await self.wanted.wait()
             except TimeoutError:
                 continue
 
@@ -113,7 +113,7 @@ class OidcKeys:
         """Ask the provider for its keys, once; whether it has told them. Those that it tells replace all that were known."""
         self.fetches += 1
         self._looked_at = self._clock.boot()
-        self._wanted.clear()
+        self.wanted.clear()
         issuer = self._settings.issuer
         try:
             timeout = aiohttp.ClientTimeout(total=FETCH_S)
@@ -155,7 +155,7 @@ class OidcKeys:
     def _key(self, header: _Header) -> jwk.Key:
         now = self._clock.boot()
         if not self._keys or now - self._known_at > STALE_S:
-            self._wanted.set()
+            self.wanted.set()
             raise Unavailable(
                 "the OpenID Connect provider has not sent its keys yet",
                 retry_after_s=GAP_S,
@@ -165,7 +165,7 @@ class OidcKeys:
         key = self._keys.get(kid) if kid is not None else None
         if key is None:
             if kid is not None and now - self._looked_at >= GAP_S:
-                self._wanted.set()
+                self.wanted.set()
                 raise Unavailable("the OpenID Connect provider is asked for its keys", retry_after_s=1.0)
             raise _refused("no key of the provider has the name that it gives")
         if key.key_type != KINDS[header.alg[:2]] or key.get("alg", header.alg) != header.alg:

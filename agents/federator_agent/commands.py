@@ -148,7 +148,7 @@ def serve(options: argparse.Namespace) -> int:
         # The site file may name dispatchers that came later than this host did.
         identity = msgspec.structs.replace(identity, dispatcher=settings.dispatcher)
     log.info("%s of site %s, state in %s", identity.member, identity.site, settings.state_dir)
-    for line in _check_gpus(settings):
+    for line in check_gpus(settings):
         if line.startswith("WARN"):
             log.warning(line.removeprefix("WARN").strip())
     asyncio.run(_serve(Agent(settings, identity, spool, way)))
@@ -211,7 +211,7 @@ def check(options: argparse.Namespace) -> int:
             f"ok    pool {pool.name}: {has}, {rest}; lent: {_counted(len(lent), 'host')}, {_counted(gpus, 'GPU')}"
         )
     failures = [
-        *_check_gpus(settings), *_check_isolation(settings), *_check_kube(settings), *_check_images(settings),
+        *check_gpus(settings), *_check_isolation(settings), *_check_kube(settings), *_check_images(settings),
         *_check_slurm(settings), _check_shim(settings), *_check_disk(settings), _check_dispatcher(settings, options),
     ]  # fmt: skip
     for failure in failures:
@@ -234,7 +234,8 @@ def _check_slurm(settings: AgentSettings) -> list[str]:
     return asyncio.run(slurm_checks.check(settings.slurm, settings.environment, settings.state_dir))
 
 
-def _check_gpus(settings: AgentSettings) -> list[str]:
+def check_gpus(settings: AgentSettings) -> list[str]:
+    """What is wrong with the GPUs that the site file names, a line each."""
     pools = settings.site.pools
     here = any(pool.is_here for pool in pools)
     # A site file that names no GPU may be meant so, or be one that waits for them to be counted.

@@ -57,27 +57,27 @@ class LogUploads:
 
     def __init__(self, bulk: Bulk) -> None:
         self._bulk = bulk
-        self._uploads: dict[Key, Upload] = {}
+        self.uploads: dict[Key, Upload] = {}
         self._any = asyncio.Event()
 
     def follow(self, placement: str, rank: int, path: Path, *, fresh: bool) -> None:
         """Upload this file as it grows. `fresh`: nothing of it has been sent before."""
-        self._uploads.setdefault((placement, rank), Upload(path, 0 if fresh else None))
+        self.uploads.setdefault((placement, rank), Upload(path, 0 if fresh else None))
         self._any.set()
 
     def ask_again(self) -> None:
         """A new session: the dispatcher's copies may have lost what was not yet on its disk."""
-        for upload in self._uploads.values():
+        for upload in self.uploads.values():
             upload.sent = None
 
     async def run(self) -> None:
         """Upload what grows, for ever. Waits without waking while nothing is followed."""
         while True:
             await self._any.wait()
-            for key, upload in list(self._uploads.items()):
+            for key, upload in list(self.uploads.items()):
                 if not upload.lock.locked():
-                    await self._send(key, upload, once=True)
-            if not self._uploads:
+                    await self.send(key, upload, once=True)
+            if not self.uploads:
                 self._any.clear()
             await asyncio.sleep(LOOK_EVERY_S)
 
@@ -85,23 +85,24 @@ class LogUploads:
         """Give back the middle of logs that grow without end, for ever. Beside `run`, which waits for the dispatcher while that is away."""
         while True:
             await self._any.wait()
-            await asyncio.to_thread(_shorten, list(self._uploads.items()))
+            await asyncio.to_thread(_shorten, list(self.uploads.items()))
             await asyncio.sleep(SHORTEN_EVERY_S)
 
     async def finish(self, placement: str) -> str:
         """Upload the rest of a placement's logs, which no longer grow, however long that takes; what was not kept, in words."""
         notes = []
-        for key in [key for key in self._uploads if key[0] == placement]:
-            upload = self._uploads[key]
+        for key in [key for key in self.uploads if key[0] == placement]:
+            upload = self.uploads[key]
             await asyncio.to_thread(_shorten, [(key, upload)])
             upload.excerpt.over = True
-            await self._send(key, upload, once=False)
+            await self.send(key, upload, once=False)
             if upload.refused or not upload.path.exists():
                 notes.append(f"the log of rank {key[1]} is incomplete")
-            del self._uploads[key]
+            del self.uploads[key]
         return "; ".join(notes)
 
-    async def _send(self, key: Key, upload: Upload, *, once: bool) -> None:
+    async def send(self, key: Key, upload: Upload, *, once: bool) -> None:
+        """Send what a rank has written and the dispatcher does not have yet; with `once`, one chunk of it."""
         async with upload.lock:
             try:
                 while upload.pending():

@@ -55,7 +55,7 @@ class Agent:
         self._confinement = keeping_apart(settings)
         told = self._confinement if self._kind.name == "local" else None
         self._devices = Devices(settings.site, settings.state_dir, watch=settings.watch_gpus)
-        self._state = State(
+        self.state = State(
             site=self._devices.site,
             ailing=self._devices.ailing,
             outlives=self._kind.outlives,
@@ -106,7 +106,7 @@ class Agent:
 
     def acceptable(self, incarnation: str, term: int | None) -> bool:
         """Not a store that was left, and within the present one no older leader."""
-        state = self._state
+        state = self.state
         if incarnation in state.left:
             return False
         return incarnation != state.incarnation or term is None or term >= state.term
@@ -115,7 +115,7 @@ class Agent:
         """Take up a pace. Every report asks for a renewal, so a slow one does not go together with `stop_within`."""
         self._report_every_s = every_s
         fences = self._kind.self_fencing and every_s <= RENEW_WITHIN_S
-        self._state = msgspec.structs.replace(self._state, self_fencing=fences)
+        self.state = msgspec.structs.replace(self.state, self_fencing=fences)
 
     def _jobs_are_apart(self) -> bool:
         """Whether jobs run with other rights than the agent has."""
@@ -168,34 +168,34 @@ class Agent:
 
     def _begin(self) -> None:
         """Remember, and look at what is left of the life before."""
-        state = restore(self._state, self._spool.load())
+        state = restore(self.state, self._spool.load())
         hashes = {
             record.entry.spec_hash for record in state.records.values() if record.phase is not Phase.ENDED
         }
         specs = {name: spec for name in hashes if (spec := self._spool.spec(name))}
-        self._state = msgspec.structs.replace(state, specs=specs, paused=self._spool.paused)
+        self.state = msgspec.structs.replace(state, specs=specs, paused=self._spool.paused)
         self._tidy()
         self._hands.begin(list(state.records.values()))
         renewed_s = read_renewal(self._spool.renewals)
         if renewed_s is not None:
             renewed_s /= self._clock.real_delay_s(1.0) or 1.0
-        self._handle(ev.Awake(self._kind.boot_id, renewed_s))
+        self.handle(ev.Awake(self._kind.boot_id, renewed_s))
 
     async def _turn_for_ever(self) -> None:
         while True:
-            events = await self._next_events()
+            events = await self.next_events()
             self._look_at_the_clock()
             if events:
-                self._handle(*events)
+                self.handle(*events)
 
-    async def _next_events(self) -> list[ev.Event]:
+    async def next_events(self) -> list[ev.Event]:
         """All that has happened since, once anything has; none when it is time to look at the clock.
 
         They share one wait for the disk: while that lasts, the next ones gather.
         """
         if not self._events.empty():
             return [self._events.get_nowait() for _ in range(min(self._events.qsize(), MOST_EVENTS))]
-        wake = min(self._report_at_boot_s, next_wake_boot_s(self._state) or self._report_at_boot_s)
+        wake = min(self._report_at_boot_s, next_wake_boot_s(self.state) or self._report_at_boot_s)
         sleep_s = min(LOOK_S, self._clock.real_delay_s(wake - self._clock.boot()))
         try:
             async with asyncio.timeout(max(sleep_s, 0.001)):
@@ -205,32 +205,32 @@ class Agent:
 
     def _look_at_the_clock(self) -> None:
         """What is due by time, and the owner's pause, which is a file and announces nothing."""
-        if self._spool.paused != self._state.paused:
-            self._handle(ev.Paused(self._spool.paused))
+        if self._spool.paused != self.state.paused:
+            self.handle(ev.Paused(self._spool.paused))
         if self._clock.boot() >= self._report_at_boot_s:
             self._report_at_boot_s = self._clock.boot() + self._report_every_s
-            self._handle(ev.ReportDue())
+            self.handle(ev.ReportDue())
             self._hands.logs.drop_oldest(self._collecting())
-        wake = next_wake_boot_s(self._state)
+        wake = next_wake_boot_s(self.state)
         if wake is not None and wake <= self._clock.boot():
-            self._handle(ev.Tick())
+            self.handle(ev.Tick())
 
-    def _handle(self, *events: ev.Event) -> None:
+    def handle(self, *events: ev.Event) -> None:
         """One step. An event that the core fails at is dropped whole: the state is as it was, and other work goes on."""
         now = ev.Now(self._clock.now(), self._clock.boot())
         try:
-            self._state, instructions = step(self._state, events, now)
+            self.state, instructions = step(self.state, events, now)
         except Exception:
             if len(events) > 1:
                 for event in events:
-                    self._handle(event)
+                    self.handle(event)
                 return
             log.exception("the core failed at %s", type(events[0]).__name__)
             return
         for instruction in instructions:
             self._carry_out(instruction)
         if self._spool.long:
-            self._spool.rewrite(whole(self._state))
+            self._spool.rewrite(whole(self.state))
             self._tidy()
 
     def _carry_out(self, instruction: do.Instruction) -> None:
@@ -249,14 +249,12 @@ class Agent:
 
     def _collecting(self) -> list[Path]:
         """Directories of what has ended and whose logs are still on their way."""
-        records = self._state.records.items()
+        records = self.state.records.items()
         return [self._spool.placements / name for name, record in records if record.phase is Phase.COLLECTING]
 
     def _tidy(self) -> None:
         """Drop what no placement needs: specs, and checkpoints that nobody came back to."""
-        entries = [record.entry for record in self._state.records.values()] + list(
-            self._state.desired.values()
-        )
+        entries = [record.entry for record in self.state.records.values()] + list(self.state.desired.values())
         self._spool.drop_specs({entry.spec_hash for entry in entries})
         self._spool.drop_checkpoints({entry.job for entry in entries})
 

@@ -47,7 +47,7 @@ class Feeds:
         self.recent: deque[Event] = deque(maxlen=RECENT)
         self.closing = False
         self._followers: set[Follower] = set()
-        self._bells: dict[str, set[asyncio.Event]] = {}
+        self.bells: dict[str, set[asyncio.Event]] = {}
         self._unsubscribe = records.subscribe(self._on_change)
 
     @contextlib.contextmanager
@@ -65,18 +65,18 @@ class Feeds:
     def listen(self, job: str) -> Iterator[asyncio.Event]:
         """A bell that rings whenever the job's record or log has changed."""
         bell = asyncio.Event()
-        bells = self._bells.setdefault(job, set())
+        bells = self.bells.setdefault(job, set())
         bells.add(bell)
         try:
             yield bell
         finally:
             bells.discard(bell)
             if not bells:
-                self._bells.pop(job, None)
+                self.bells.pop(job, None)
 
     def ring(self, job: str) -> None:
         """Something about this job has changed."""
-        for bell in self._bells.get(job, ()):
+        for bell in self.bells.get(job, ()):
             bell.set()
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Feeds:
         for follower in self._followers:
             follower.cut_off = True
             follower.wake.set()
-        for job in self._bells:
+        for job in self.bells:
             self.ring(job)
 
     def _on_change(self, changes: Changes) -> None:

@@ -24,8 +24,8 @@ class Rates:
 
     def __init__(self, limits: LimitSettings, now: Callable[[], float]) -> None:
         self.limits = limits
-        self._now = now
-        self._left: dict[str, tuple[float, float]] = {}
+        self.now = now
+        self.left: dict[str, tuple[float, float]] = {}
         """How much was left, and when."""
         self._busy: Counter[str] = Counter()
 
@@ -53,7 +53,7 @@ class Rates:
                 del self._busy[who]
 
     def _take(self, who: str, cost: int) -> None:
-        rate, burst, now = self.limits.person_rate, self.limits.person_burst, self._now()
+        rate, burst, now = self.limits.person_rate, self.limits.person_burst, self.now()
         left = self._present(who, now)
         if left < cost:
             raise TooMany(
@@ -62,13 +62,13 @@ class Rates:
                 retry_after_s=(cost - left) / rate,
                 remedy="send many jobs as lines of one request, or have limits.person_rate raised",
             )
-        self._left[who] = left - cost, now
-        if len(self._left) > MOST_KNOWN:
-            self._left = {each: self._left[each] for each in self._left if self._present(each, now) < burst}
+        self.left[who] = left - cost, now
+        if len(self.left) > MOST_KNOWN:
+            self.left = {each: self.left[each] for each in self.left if self._present(each, now) < burst}
 
     def _present(self, who: str, now: float) -> float:
         burst = float(self.limits.person_burst)
-        left, at = self._left.get(who, (burst, now))
+        left, at = self.left.get(who, (burst, now))
         return min(burst, left + (now - at) * self.limits.person_rate)
 
 

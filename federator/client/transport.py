@@ -57,7 +57,7 @@ class Transport:
         self._servers = [each.strip().rstrip("/") for each in server.split(",") if each.strip()]
         self._present = 0
         self.patience_s = patience_s
-        self._token = token
+        self.token = token
         self._on_wait = on_wait
         self._session: aiohttp.ClientSession | None = None
         self._ahead_s = 0.0
@@ -119,7 +119,7 @@ class Transport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer to be read as it comes; `endless` streams may be silent. A connection that breaks raises `Unavailable`."""
         sent = {"Accept": "application/json", **(headers or {})}
-        token = await self._token() if callable(self._token) else self._token
+        token = await self.token() if callable(self.token) else self.token
         if token:
             sent["Authorization"] = f"Bearer {token}"
         timeout = aiohttp.ClientTimeout(

@@ -156,14 +156,14 @@ class Verifier:
         self._checks, self._trusted = checks, frozenset(trusted)
         self._kept = list(kept)
         self._state = LedgerState()
-        self._waiting: dict[str, _Waiting] = {}
+        self.waiting: dict[str, _Waiting] = {}
         self._last: Seal | None = None
-        self._heads: dict[int, str] = {}
-        self._newest: dict[int, str] = {}
+        self.heads: dict[int, str] = {}
+        self.newest: dict[int, str] = {}
         """Of the seal that the state names."""
         self._again: set[str] = set()
         """Of the lines that wait, those that came twice, and alike: an export broke off before their seal."""
-        self._recent: dict[int, str] = {}
+        self.recent: dict[int, str] = {}
         self._wanted = {head.number for head in self._kept}
         self._findings: list[Finding] = []
         self._lines = self._seals = self._before = self._place = 0
@@ -184,7 +184,7 @@ class Verifier:
     def end(self) -> Verified:
         """There is no more."""
         newest = self._last.number if self._last else 0
-        heads = self._newest | self._heads
+        heads = self.newest | self.heads
         for head in self._kept:
             if head.number > newest:
                 self._find(
@@ -197,7 +197,7 @@ class Verifier:
                 f"the ledger ends at seal {newest}, and there were {self._state.number}: its end is missing"
             )
         since = self._last.at - FRESH_S if self._last else float("-inf")
-        for name, line in self._waiting.items():
+        for name, line in self.waiting.items():
             if name in self._again:
                 self._find(f"line {name} is listed twice", name)
             if line.at < since:
@@ -207,7 +207,7 @@ class Verifier:
             lines=self._lines,
             seals=self._seals,
             head=Head(self._last.number, self._last.head) if self._last else None,
-            unsealed=len(self._waiting),
+            unsealed=len(self.waiting),
             before=self._before,
             keys=tuple(self._keys),
         )
@@ -225,28 +225,28 @@ class Verifier:
         if not isinstance(name, str) or len(name) > LONGEST_NAME or not isinstance(at, int | float):
             self._find(f"a line that is none of a ledger: its id is {str(name)[:80]}")
             return
-        hashed, waiting = line_hash(line), self._waiting.get(name)
+        hashed, waiting = line_hash(line), self.waiting.get(name)
         if name <= self._state.before:
             self._before += 1
         elif waiting is not None and waiting.hash == hashed:
             self._again.add(name)
         elif waiting is not None:
             self._find(f"line {name} is listed twice", name)
-        elif len(self._waiting) >= MOST_WAITING:
+        elif len(self.waiting) >= MOST_WAITING:
             raise TooLarge(f"over {MOST_WAITING} lines come before their seal", remedy=MADE)
         else:
             self._place += 1
-            self._waiting[name] = _Waiting(hashed, float(at), self._place)
+            self.waiting[name] = _Waiting(hashed, float(at), self._place)
 
     def _take_seal(self, seal: Seal) -> None:
-        if self._recent.get(seal.number) == seal.head == head_of(seal):
+        if self.recent.get(seal.number) == seal.head == head_of(seal):
             self._take_again(seal)
             return
         self._check_place(seal)
         dropped = self._state.dropped if seal.number == self._state.first else 0
         place, in_order = 0, True
         for number, sealed in enumerate(seal.lines):
-            line = self._waiting.pop(sealed.id, None)
+            line = self.waiting.pop(sealed.id, None)
             self._again.discard(sealed.id)
             if line is None:
                 if number >= dropped:
@@ -262,18 +262,18 @@ class Verifier:
         self._check_signature(seal)
         self._seals += 1
         self._last = seal
-        self._recent[seal.number] = seal.head
-        if len(self._recent) > RECENT:
-            del self._recent[next(iter(self._recent))]
+        self.recent[seal.number] = seal.head
+        if len(self.recent) > RECENT:
+            del self.recent[next(iter(self.recent))]
         if seal.number in self._wanted:
-            self._heads[seal.number] = seal.head
+            self.heads[seal.number] = seal.head
         if seal.number == self._state.number:
-            self._newest = {seal.number: seal.head}
+            self.newest = {seal.number: seal.head}
 
     def _take_again(self, seal: Seal) -> None:
         """A seal that was there before, and its lines."""
         for sealed in seal.lines:
-            line = self._waiting.pop(sealed.id, None)
+            line = self.waiting.pop(sealed.id, None)
             self._again.discard(sealed.id)
             if line is not None and line.hash != sealed.hash:
                 self._find(f"line {sealed.id} was changed", sealed.id)

@@ -57,7 +57,7 @@ class SimulatedCloud(FakeProvider):
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """As every provider; a new machine boots, and its fate is drawn."""
-        if request.name in self._machines:
+        if request.name in self.machines:
             return await super().launch(request)
         mood = self._moods.get(request.offer.name, Mood())
         calls = self._asked[request.offer.name] = self._asked.get(request.offer.name, 0) + 1
@@ -97,12 +97,12 @@ class SimulatedCloud(FakeProvider):
         self._last.update((instance.name, instance) for instance in listed)
         for instance in listed:
             if instance.ended_at is not None and instance.ended_at < self.clock.now() - REMEMBERED_S:
-                del self._machines[instance.name]
+                del self.machines[instance.name]
         return listed
 
     def final(self) -> dict[str, Instance]:
         """Every machine there ever was, as it was last: what the bills are checked against."""
-        for name, machine in self._machines.items():
+        for name, machine in self.machines.items():
             self._last[name] = self._instance(machine)
         return self._last
 

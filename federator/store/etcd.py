@@ -48,11 +48,11 @@ class EtcdStore:
         self._blobs = blobs
         self._outside = tuple(outside)
         self._root = settings.prefix.rstrip("/").encode() + b"/"
-        self._data = self._root + b"data/"
+        self.data = self._root + b"data/"
         self._incarnation = ""
         self.lineage = ""
         """A random name that outlives restores: of which store this is a state."""
-        self.upkeep = Upkeep(link, blobs, self._data, settings)
+        self.upkeep = Upkeep(link, blobs, self.data, settings)
 
     @classmethod
     async def open(cls, settings: EtcdSettings, blobs: Blobs, *, outside: Sequence[str] = ()) -> "EtcdStore":
@@ -78,17 +78,17 @@ class EtcdStore:
     async def get(self, key: str) -> Item | None:
         """The key's present value, or None."""
         check_key(key)
-        answer = await self.link.call(_range, rpc.RangeRequest(key=self._data + key.encode()))
+        answer = await self.link.call(_range, rpc.RangeRequest(key=self.data + key.encode()))
         items = await self._items(answer.message.kvs)
         return items[0] if items else None
 
     async def range(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> Page:
         """Keys that start with `prefix`, strictly after `after`, in order, at most `limit`, and at most `PAGE`."""
         check_range(prefix, after, limit)
-        first = max(self._data + prefix.encode(), self._data + (after or "").encode() + b"\0")
-        last = self._data + prefix.encode() + AFTER_ASCII
+        first = max(self.data + prefix.encode(), self.data + (after or "").encode() + b"\0")
+        last = self.data + prefix.encode() + AFTER_ASCII
         if after is None:
-            first = self._data + prefix.encode()
+            first = self.data + prefix.encode()
         elif first >= last:
             first = last
         request = rpc.RangeRequest(key=first, range_end=last, limit=min(limit, PAGE))
@@ -117,21 +117,21 @@ class EtcdStore:
         return rpc.TxnRequest(
             compare=[self._compare(each.key, each.revision) for each in transaction.compares],
             success=[
-                *(_delete(self._data + key.encode()) for key in transaction.deletes),
+                *(_delete(self.data + key.encode()) for key in transaction.deletes),
                 *(rpc.RequestOp(request_put=put) for put in await self._puts(transaction.puts)),
             ],
-            failure=[_look(self._data + each.key.encode(), keys_only=True) for each in transaction.compares],
+            failure=[_look(self.data + each.key.encode(), keys_only=True) for each in transaction.compares],
         )
 
     async def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
         """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
-        first = self._data + prefix.encode()
+        first = self.data + prefix.encode()
         seen_revision, seen = max(1, from_revision), 0
         while True:
             request = rpc.WatchRequest(
                 create_request=rpc.WatchCreateRequest(
                     key=first,
-                    range_end=self._data + prefix.encode() + AFTER_ASCII,
+                    range_end=self.data + prefix.encode() + AFTER_ASCII,
                     start_revision=seen_revision,
                     fragment=True,
                 )
@@ -179,7 +179,7 @@ class EtcdStore:
         self._incarnation, self.lineage = (kv.value.decode() for kv in found)
 
     def _compare(self, key: str, revision: int) -> rpc.Compare:
-        return _unchanged(self._data + key.encode(), revision)
+        return _unchanged(self.data + key.encode(), revision)
 
     async def _puts(self, puts: Sequence[Put]) -> list[rpc.PutRequest]:
         """As etcd takes them. Those that need something done first, all at once: each waits for a disk or for a lease."""
@@ -188,7 +188,7 @@ class EtcdStore:
             zip((put.key for put in special), await asyncio.gather(*map(self._put, special)), strict=True)
         )
         return [
-            made.get(put.key) or rpc.PutRequest(key=self._data + put.key.encode(), value=INLINE + put.value)
+            made.get(put.key) or rpc.PutRequest(key=self.data + put.key.encode(), value=INLINE + put.value)
             for put in puts
         ]
 
@@ -196,7 +196,7 @@ class EtcdStore:
         return len(put.value) > INLINE_BYTES or put.key.startswith(self._outside)
 
     async def _put(self, put: Put) -> rpc.PutRequest:
-        key = self._data + put.key.encode()
+        key = self.data + put.key.encode()
         value = INLINE + put.value
         if self._is_outside(put):
             digest = await asyncio.to_thread(self._blobs.put, key + b"\n" + put.value)
@@ -211,7 +211,7 @@ class EtcdStore:
     async def _written(self, request: rpc.TxnRequest, transaction: Transaction) -> int | None:
         """The revision of an attempt that was not answered and had taken effect all the same; None: it had not."""
         puts = [op.request_put for op in request.success if op.HasField("request_put")]
-        keys = [put.key for put in puts] + [self._data + key.encode() for key in transaction.deletes]
+        keys = [put.key for put in puts] + [self.data + key.encode() for key in transaction.deletes]
         looks = rpc.TxnRequest(success=[_look(key) for key in keys])
         message = (await self.link.call(_txn, looks)).message
         found = [op.response_range.kvs for op in message.responses]
@@ -237,11 +237,11 @@ class EtcdStore:
                     remedy="give all dispatchers the same `store.etcd.shared_dir`, and restore what it held",
                 )
             value = kept[len(head) :]
-        return Item(kv.key[len(self._data) :].decode(), value, kv.mod_revision)
+        return Item(kv.key[len(self.data) :].decode(), value, kv.mod_revision)
 
     async def _change(self, event: rpc.Event) -> Change:
         if event.type == rpc.Event.DELETE:
-            key = event.kv.key[len(self._data) :].decode()
+            key = event.kv.key[len(self.data) :].decode()
             return Change(key, None, event.kv.mod_revision)
         (item,) = await self._items([event.kv])
         return Change(item.key, item.value, item.revision)

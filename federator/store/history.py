@@ -25,18 +25,18 @@ class History:
     def __init__(self, revision: int, limit: int) -> None:
         self._forgotten = revision
         self._limit = limit
-        self._changes: list[Change] = []
+        self.changes: list[Change] = []
         self._grown = asyncio.Event()
         self._closed = False
 
     def extend(self, changes: Iterable[Change]) -> None:
         """Add committed changes and wake the watches."""
-        self._changes.extend(changes)
+        self.changes.extend(changes)
         # Cut in large pieces: deleting from the front of a list moves the rest.
-        if len(self._changes) > 2 * self._limit:
-            excess = len(self._changes) - self._limit
-            self._forgotten = self._changes[excess - 1].revision
-            del self._changes[:excess]
+        if len(self.changes) > 2 * self._limit:
+            excess = len(self.changes) - self._limit
+            self._forgotten = self.changes[excess - 1].revision
+            del self.changes[:excess]
         self._wake()
 
     def since(self, revision: int) -> list[Change]:
@@ -48,7 +48,7 @@ class History:
                 f"changes up to revision {self._forgotten} are compacted, revision {revision} was asked for",
                 remedy="read the range again and watch from its revision + 1",
             )
-        return self._changes[bisect_left(self._changes, revision, key=lambda change: change.revision) :]
+        return self.changes[bisect_left(self.changes, revision, key=lambda change: change.revision) :]
 
     async def watch(
         self, prefix: str, from_revision: int, expire: Callable[[], Awaitable[float | None]]

@@ -24,9 +24,9 @@ class MemoryStore:
         self, clock: Clock, *, history_limit: int = HISTORY_LIMIT, incarnation: str | None = None
     ) -> None:
         self._incarnation = incarnation or secrets.token_hex(8)
-        self._items: dict[str, Item] = {}
-        self._keys: list[str] = []
-        self._revision = 0
+        self.items: dict[str, Item] = {}
+        self.keys: list[str] = []
+        self.revision = 0
         self._history = History(0, history_limit)
         self._deadlines = Deadlines(clock)
 
@@ -39,21 +39,21 @@ class MemoryStore:
         """The key's present value, or None."""
         check_key(key)
         await self._expire()
-        return self._items.get(key)
+        return self.items.get(key)
 
     async def range(self, prefix: str, *, after: str | None = None, limit: int = 1000) -> Page:
         """Keys that start with `prefix`, strictly after `after`, in order, at most `limit`."""
         check_range(prefix, after, limit)
         await self._expire()
-        start = bisect_left(self._keys, prefix)
+        start = bisect_left(self.keys, prefix)
         if after is not None:
-            start = max(start, bisect_right(self._keys, after))
+            start = max(start, bisect_right(self.keys, after))
         # One more than asked for tells whether this is the last page. Keys are ASCII: all that begin with the prefix are before this.
-        stop = bisect_left(self._keys, prefix + "\x80", lo=start)
-        keys = self._keys[start : min(stop, start + limit + 1)]
-        items = tuple(self._items[key] for key in keys[:limit])
+        stop = bisect_left(self.keys, prefix + "\x80", lo=start)
+        keys = self.keys[start : min(stop, start + limit + 1)]
+        items = tuple(self.items[key] for key in keys[:limit])
         return Page(
-            items=items, revision=self._revision, next_after=items[-1].key if len(keys) > limit else None
+            items=items, revision=self.revision, next_after=items[-1].key if len(keys) > limit else None
         )
 
     async def commit(self, transaction: Transaction) -> int:
@@ -61,7 +61,7 @@ class MemoryStore:
         check_transaction(transaction)
         await self._expire()
         for compare in transaction.compares:
-            item = self._items.get(compare.key)
+            item = self.items.get(compare.key)
             if (item.revision if item else 0) != compare.revision:
                 raise StoreConflict(compare.key)
         return self._write(transaction)
@@ -78,22 +78,22 @@ class MemoryStore:
         self._history.close()
 
     def _write(self, transaction: Transaction) -> int:
-        deletes = [key for key in transaction.deletes if key in self._items]
+        deletes = [key for key in transaction.deletes if key in self.items]
         if not deletes and not transaction.puts:
-            return self._revision
-        self._revision += 1
+            return self.revision
+        self.revision += 1
         for key in deletes:
-            del self._items[key]
-            del self._keys[bisect_left(self._keys, key)]
+            del self.items[key]
+            del self.keys[bisect_left(self.keys, key)]
             self._deadlines.renew(key, None)
         for put in transaction.puts:
-            if put.key not in self._items:
-                insort(self._keys, put.key)
-            self._items[put.key] = Item(put.key, put.value, self._revision)
+            if put.key not in self.items:
+                insort(self.keys, put.key)
+            self.items[put.key] = Item(put.key, put.value, self.revision)
             self._deadlines.renew(put.key, put.expires_in_s)
-        self._history.extend(Change(key, None, self._revision) for key in deletes)
-        self._history.extend(Change(put.key, put.value, self._revision) for put in transaction.puts)
-        return self._revision
+        self._history.extend(Change(key, None, self.revision) for key in deletes)
+        self._history.extend(Change(put.key, put.value, self.revision) for put in transaction.puts)
+        return self.revision
 
     async def _expire(self) -> float | None:
         self._write(Transaction(deletes=tuple(self._deadlines.due())))

@@ -54,7 +54,8 @@ class FakeProvider:
     """From `interrupt` until the machine is gone."""
     slow_to_end: bool = False
     """Whether `terminate` takes, and bills, the offer's whole teardown."""
-    _machines: dict[str, _Machine] = field(default_factory=dict)
+    machines: dict[str, _Machine] = field(default_factory=dict)
+    """By the names of their requests, also those that have ended."""
 
     async def offers(self) -> Sequence[Offer]:
         """The catalogue, less what is rented now."""
@@ -64,27 +65,27 @@ class FakeProvider:
     async def launch(self, request: LaunchRequest) -> Instance:
         """Start it at once; it boots for the offer's delay."""
         self._fail()
-        known = self._machines.get(request.name)
+        known = self.machines.get(request.name)
         if known is None:
             offer = next((each for each in self.catalogue if each.name == request.offer.name), None)
             if offer is None:
                 raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
             take_one(next(left for left in self._left() if left.name == offer.name))
             known = _Machine(msgspec.structs.replace(request, offer=offer), self.clock.now())
-            self._machines[request.name] = known
+            self.machines[request.name] = known
         return self._instance(known)
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """All that were ever launched for that federation."""
         self._fail()
         return [
-            self._instance(each) for each in self._machines.values() if each.request.federation == federation
+            self._instance(each) for each in self.machines.values() if each.request.federation == federation
         ]
 
     async def terminate(self, name: str) -> None:
         """End it now, or after its teardown."""
         self._fail()
-        machine = self._machines.get(name)
+        machine = self.machines.get(name)
         if not self.slow_to_end:
             self.vanish(name)
         elif machine is not None and machine.ended_at is None:
@@ -95,13 +96,13 @@ class FakeProvider:
 
     def vanish(self, name: str) -> None:
         """The machine is gone from one moment to the next, as by a power cut."""
-        machine = self._machines.get(name)
+        machine = self.machines.get(name)
         if machine is not None and self._ended_at(machine) is None:
             machine.ended_at = self.clock.now()
 
     def interrupt(self, name: str) -> None:
         """Give notice that the machine will be taken back, as spot markets do: it is gone when the notice is over."""
-        machine = self._machines[name]
+        machine = self.machines[name]
         if machine.reclaim_at is None:
             machine.reclaim_at = self.clock.now() + self.notice_s
 
@@ -111,7 +112,7 @@ class FakeProvider:
             msgspec.structs.replace(each, price_usd_h=price_usd_h) if each.name == offer else each
             for each in self.catalogue
         ]
-        for machine in self._machines.values():
+        for machine in self.machines.values():
             if machine.request.offer.name == offer:
                 machine.dearer.append((self.clock.now(), price_usd_h - machine.request.offer.price_usd_h))
 
@@ -121,7 +122,7 @@ class FakeProvider:
 
     def _left(self) -> list[Offer]:
         live = Counter(
-            each.request.offer.name for each in self._machines.values() if self._ended_at(each) is None
+            each.request.offer.name for each in self.machines.values() if self._ended_at(each) is None
         )
         return [
             msgspec.structs.replace(offer, available=0) if offer.name in self.sold_out else offer

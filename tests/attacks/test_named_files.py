@@ -110,8 +110,8 @@ def test_what_a_verifier_remembers_does_not_grow_with_the_file(monkeypatch: pyte
     for number in range(2 * RECENT):
         verifier.take(Part(seal=seal(number * 5000)))
         verifier.take(Part(state=LedgerState(number=number * 5000)))
-    assert len(verifier._recent) <= RECENT
-    assert len(verifier._heads) + len(verifier._newest) <= 1
+    assert len(verifier.recent) <= RECENT
+    assert len(verifier.heads) + len(verifier.newest) <= 1
     many: list[Callable[[int], Part]] = [
         lambda n: Part(line={"id": f"l{n}", "at": 1.0}),
         lambda n: Part(signed=Head(n, "h")),
@@ -136,7 +136,7 @@ def test_lines_that_wait_are_not_gone_through_for_every_seal() -> None:
             return super().__iter__()
 
     verifier = Verifier(lambda *_: True)
-    verifier._waiting = Counted()  # type: ignore[assignment]
+    verifier.waiting = Counted()  # type: ignore[assignment]
     for number in range(1000):
         verifier.take(Part(line={"id": f"l{number}", "at": 1.0}))
     last = seal(0)

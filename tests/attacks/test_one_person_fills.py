@@ -261,7 +261,7 @@ def rated(rig: Rig, **limits: Any) -> Ticks:
     application = rig.client.app
     assert application is not None
     rates = application[RATES]
-    rates.limits, rates._now = LimitSettings(**limits), ticks
+    rates.limits, rates.now = LimitSettings(**limits), ticks
     return ticks
 
 
@@ -301,7 +301,7 @@ def test_people_who_have_gone_take_no_room() -> None:
         ticks.now_s += 1
         with rates.spend(f"u{number}", PLAIN):
             pass
-    assert len(rates._left) <= MOST_KNOWN + 1
+    assert len(rates.left) <= MOST_KNOWN + 1
 
 
 async def test_the_last_of_the_disk_is_for_ending_what_runs(rig: Rig) -> None:

@@ -384,7 +384,7 @@ def test_the_sandbox_of_an_ordinary_user_holds_as_well(tmp_path: Path) -> None:
     view = ["bwrap", "--dev-bind", "/", "/"]
     for home in confinement._homes():
         view += ["--perms", "0755", "--tmpfs", str(home)]
-        for program in confinement._programs_below(home):
+        for program in confinement.programs_below(home):
             view += ["--ro-bind", str(program), str(program)]
     user = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "--inh-caps=-all"]
     options = [

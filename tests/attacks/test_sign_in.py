@@ -195,7 +195,7 @@ async def test_a_thousand_unknown_keys_cost_the_provider_one_question(door: Door
         with pytest.raises(Exception) as refused:
             door.keys.verify(_unknown(number))
         seen.append(type(refused.value).__name__)
-        if door.keys._wanted.is_set():
+        if door.keys.wanted.is_set():
             await door.keys.fetch()
     assert (seen.count("Unavailable"), seen.count("Unauthenticated")) == (1, 999)
     assert door.issuer.asked == asked + 1

@@ -65,7 +65,7 @@ class FakeDispatcher:
         method, path = route.split(" ")
         return [heard for heard in self.heard if (heard.method, heard.path) == (method, path)]
 
-    async def _serve(self, request: web.Request) -> web.StreamResponse:
+    async def serve(self, request: web.Request) -> web.StreamResponse:
         if self.drops:
             self.drops -= 1
             assert request.transport is not None
@@ -98,7 +98,7 @@ def fake_dispatcher() -> Iterator[FakeDispatcher]:
 
     async def live() -> None:
         app = web.Application(client_max_size=2**26)
-        app.router.add_route("*", "/{path:.*}", fake._serve)
+        app.router.add_route("*", "/{path:.*}", fake.serve)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)

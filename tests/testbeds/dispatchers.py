@@ -158,7 +158,7 @@ class Dispatchers:
 
     async def ask(self, name: str, method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
         """One request to this very dispatcher."""
-        token = self.admin.transport._token
+        token = self.admin.transport.token
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         async with self._http.request(method, self.url(name) + path, headers=headers, **options) as answer:
             return answer.status, await answer.json(content_type=None)

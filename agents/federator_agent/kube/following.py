@@ -49,7 +49,7 @@ class LogFollower:
             for task in ending:
                 task.cancel()
             await asyncio.wait(ending)
-        await self._finish()
+        await self.finish()
 
     async def _follow(self) -> None:
         try:
@@ -57,7 +57,7 @@ class LogFollower:
         except FederatorError as error:
             log.debug("%s: %s", self._path, error)
 
-    async def _finish(self) -> None:
+    async def finish(self) -> None:
         """The container has ended: get what is missing. What cannot be had is said in the log."""
         trouble = ""
         for _ in range(TRIES_AT_END):

@@ -124,7 +124,7 @@ class Preparing:
         """All pods have a node, or time is up."""
         placement, give_up_at = record.entry.placement, 0.0
         while True:
-            pods = [self._live(record, rank) for rank in record.entry.ranks]
+            pods = [self.live(record, rank) for rank in record.entry.ranks]
             left = [pod for pod in pods if not pod.spec.node_name]
             if not left:
                 return
@@ -139,7 +139,7 @@ class Preparing:
                 raise StagingRefused(message)
             await self._pods.wait(placement, min(5.0, max(0.05, give_up_at - time.time())))
 
-    def _live(self, record: Record, rank: int) -> Pod:
+    def live(self, record: Record, rank: int) -> Pod:
         """A rank's pod, which should be on its way to its gate. Raises `StagingError` when it cannot be any more."""
         name = pod_name(record.entry.placement, rank)
         pod = self._pods.mirror.items.get(name)
@@ -190,7 +190,7 @@ class Preparing:
         pod = await self._side_runs(record, rank)
         self._ranks.follow(record.entry.placement, rank, pod)
         while True:
-            pod = self._live(record, rank)
+            pod = self.live(record, rank)
             work = asyncio.create_task(self._run_stage(pod, rank, archive, staged, carries=carries))
             watch = asyncio.create_task(self._main_fails(record, rank))
             try:
@@ -232,7 +232,7 @@ class Preparing:
     async def _side_runs(self, record: Record, rank: int) -> Pod:
         troubled_at = 0.0
         while True:
-            pod = self._live(record, rank)
+            pod = self.live(record, rank)
             if pod.state(SIDE).running is not None and pod.state(MAIN).waiting is None:
                 return pod
             troubled_at = self._troubled(pod, rank, troubled_at)
@@ -242,7 +242,7 @@ class Preparing:
         """Return never; raise when the pod comes to nothing."""
         troubled_at = 0.0
         while True:
-            pod = self._live(record, rank)
+            pod = self.live(record, rank)
             troubled_at = self._troubled(pod, rank, troubled_at)
             if pod.spec.node_name and await self._node_gone(pod.spec.node_name):
                 raise StagingLost(

@@ -44,10 +44,10 @@ class KubeRuntime:
         self._api = Api(settings)
         self._cluster = Cluster(settings, around.site)
         agent = owning.mark_of(around.spool.directory, around.site).owner
-        self._pods = Pods(self._api, settings, around.site, self._cluster, agent)
-        self._ranks = Ranks(self._api, self._pods, around)
-        self._preparing = Preparing(self._api, self._pods, self._ranks, around, settings, self._cluster)
-        self._look = self._pods.nodes_changed
+        self.pods = Pods(self._api, settings, around.site, self._cluster, agent)
+        self._ranks = Ranks(self._api, self.pods, around)
+        self._preparing = Preparing(self._api, self.pods, self._ranks, around, settings, self._cluster)
+        self._look = self.pods.nodes_changed
         self._uses: Mirror[Pod, Use] = Mirror(
             self._api,
             "/api/v1/pods",
@@ -60,8 +60,8 @@ class KubeRuntime:
     def resume(self, records: Sequence[Record]) -> None:
         """Begin to watch, and look for pods that nobody knows any more."""
         spawn = self._around.tasks.spawn
-        spawn(self._pods.mirror.run())
-        spawn(self._pods.nodes.run())
+        spawn(self.pods.mirror.run())
+        spawn(self.pods.nodes.run())
         spawn(self._stay_connected())
         spawn(self._tidy({record.entry.placement for record in records}))
 
@@ -74,12 +74,12 @@ class KubeRuntime:
 
     async def _tidy(self, known: set[str]) -> None:
         """Pods of placements that this agent has no record of: taken back when their command never ran, or is over; else left alone, as are those that another agent has made."""
-        await self._pods.synced()
-        for name, pod in list(self._pods.mirror.items.items()):
+        await self.pods.synced()
+        for name, pod in list(self.pods.mirror.items.items()):
             placement = pod.metadata.labels.get(PLACEMENT_LABEL, "")
             if placement in known:
                 continue
-            if not self._pods.made_here(pod):
+            if not self.pods.made_here(pod):
                 log.error("the pod %s is of another agent of this site's name; it is left alone", name)
             elif await self._idle(pod):
                 log.warning("the pod %s is of no placement known here, and is taken back", name)
@@ -92,7 +92,7 @@ class KubeRuntime:
             return True
         if pod.state(MAIN).running is None:
             return True
-        path = self._pods.path(pod.metadata.name)
+        path = self.pods.path(pod.metadata.name)
         try:
             return not await commands.done(self._api, path, commands.LOOK, pod.metadata.uid)
         except FederatorError:
@@ -101,7 +101,7 @@ class KubeRuntime:
     async def observe(self) -> None:
         """Tell what is free whenever nodes or pods change."""
         self._around.tasks.spawn(self._uses.run())
-        await self._pods.nodes.synced.wait()
+        await self.pods.nodes.synced.wait()
         await self._uses.synced.wait()
         told: Seen | None = None
         while True:
@@ -118,9 +118,9 @@ class KubeRuntime:
                 continue
 
     def _seen(self) -> Seen:
-        nodes = self._pods.nodes.items
+        nodes = self.pods.nodes.items
         machines = {name: node.machine for name, node in nodes.items() if node.machine is not None}
-        trouble = self._pods.nodes.trouble or self._uses.trouble or self._pods.mirror.trouble
+        trouble = self.pods.nodes.trouble or self._uses.trouble or self.pods.mirror.trouble
         return self._cluster.seen(machines, self._uses.items.values(), trouble)
 
     def find_port(self) -> int:
@@ -170,7 +170,7 @@ class KubeRuntime:
             return ""
         placement = record.entry.placement
         said = await asyncio.gather(
-            *(pushed(self._api, self._pods, placement, rank.rank) for rank in record.ranks)
+            *(pushed(self._api, self.pods, placement, rank.rank) for rank in record.ranks)
         )
         return "; ".join(dict.fromkeys(each for each in said if each))
 

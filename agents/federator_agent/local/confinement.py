@@ -246,7 +246,7 @@ class Confinement:
         view += _of_its_own(OPEN_TO_ALL if self.mode is Mode.SANDBOX else (*_open_to_all(VAR), *OPEN_TO_ALL))
         for home in _homes():
             view += _empty(home)
-            for program in _programs_below(home):
+            for program in programs_below(home):
                 view += _shown("--ro-bind", program, home)
         for temporary in (TMP, f"/var{TMP}"):
             view += ["--bind", str(place.temporary), temporary]
@@ -387,7 +387,7 @@ def _homes() -> list[Path]:
     return sorted(home for home in homes if home != Path("/") and home.is_dir())
 
 
-def _programs_below(home: Path) -> list[Path]:
+def programs_below(home: Path) -> list[Path]:
     """Where the programs are that the agent, and so its jobs, find below its home; of folders that have data or credentials beside programs only those parts."""
     below = {folder for folder in _searched(home, os.environ.get("PATH", os.defpath)) if folder.exists()}
     return sorted(folder for folder in below if below.isdisjoint(folder.parents))

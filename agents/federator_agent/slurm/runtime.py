@@ -65,14 +65,14 @@ class SlurmRuntime:
         _take(shared, around)
         self._around = around
         self._settings = settings
-        self._cluster = Cluster(settings, _for_jobs(around.environment))
-        self._allocating = Allocating(self._cluster, around.clock)
+        self.cluster = Cluster(settings, _for_jobs(around.environment))
+        self.allocating = Allocating(self.cluster, around.clock)
         self._ranks = LocalRanks(around.clock)
         self._placements = shared / "placements"
         self._staging = Staging(shared, around.bulk, self._ranks)
         self._intents = around.spool.directory / "slurm"
         self._intents.mkdir(exist_ok=True)
-        self._watches: dict[str, Watch] = {}
+        self.watches: dict[str, Watch] = {}
         self._killing: set[str] = set()
         self._noting = asyncio.Lock()
         self._admitting: dict[str, asyncio.Lock] = {}
@@ -90,7 +90,7 @@ class SlurmRuntime:
 
     async def observe(self) -> None:
         """Look at nodes, partitions and jobs, for ever."""
-        await self._cluster.observe(self._ours, lambda seen: self._around.tell(ev.CapacitySeen(seen)))
+        await self.cluster.observe(self._ours, lambda seen: self._around.tell(ev.CapacitySeen(seen)))
 
     def _ours(self) -> Iterable[str]:
         return [path.name for path in self._intents.iterdir()]
@@ -104,7 +104,7 @@ class SlurmRuntime:
     async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
         """Stage it into the shared directory, submit its job, and wait for its ranks at the gate."""
         placement = record.entry.placement
-        folder = self._folder(placement)
+        folder = self.folder(placement)
         secrets.check(self._around.secrets, spec, record.entry.whose)
         self._around.carrier.check(spec, record.entry.whose)
         images.refuse(self._around.images, spec)
@@ -112,8 +112,8 @@ class SlurmRuntime:
         users.refuse_setup(self._settings, record, spec)
         if folder.intent is None:
             await self._stage(record, spec, folder, setting_up)
-            await self._allocating.submit(record, spec, folder)
-        slurm_job, nodes = await self._allocating.at_gate(record, folder)
+            await self.allocating.submit(record, spec, folder)
+        slurm_job, nodes = await self.allocating.at_gate(record, folder)
         return Prepared(FIRST_PORT + int(slurm_job) % PORTS, nodes)
 
     async def _stage(
@@ -138,9 +138,9 @@ class SlurmRuntime:
 
     async def unprepare(self, placement: str) -> None:
         """Cancel its job, if there may be one."""
-        await self._allocating.submitted(placement)
-        if self._folder(placement).intent is not None:
-            await self._cluster.cancel(placement)
+        await self.allocating.submitted(placement)
+        if self.folder(placement).intent is not None:
+            await self.cluster.cancel(placement)
 
     # Beyond it -----------------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class SlurmRuntime:
 
     async def _start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         placement = record.entry.placement
-        folder = self._folder(placement)
+        folder = self.folder(placement)
         try:
             # After a restart each rank is asked for by itself: the first opens the gate for all.
             async with self._admitting.setdefault(placement, asyncio.Lock()):
@@ -158,7 +158,7 @@ class SlurmRuntime:
                     await self._admit(record, spec, folder)
         except (OSError, StagingError) as error:
             log.exception("%s cannot be started", placement)
-            await self._cluster.cancel(placement)
+            await self.cluster.cancel(placement)
             for rank in ranks:
                 self._tell_lost(placement, rank, f"it could not be started: {error}", Cause.NODE_LOST)
         else:
@@ -169,7 +169,7 @@ class SlurmRuntime:
         if intent is None:
             raise StagingError(Cause.STAGING, "the agent does not remember its job")
         first = min(record.slots, key=lambda slot: slot.rank)
-        address = HERE if len(record.slots) == 1 else await self._cluster.address(first.host)
+        address = HERE if len(record.slots) == 1 else await self.cluster.address(first.host)
         folders = self._folders(record)
         resumes = self._around.carrier.resumes(load_of(record, spec), folders.checkpoints)
         where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
@@ -216,16 +216,16 @@ class SlurmRuntime:
     async def _find(self, record: Record, rank: int) -> None:
         """Behind an open gate, marks tell. Before a shut one nothing has begun: it can be opened while the job waits there."""
         placement = record.entry.placement
-        folder = self._folder(placement)
+        folder = self.folder(placement)
         killed = record.stop is not None and record.stop.killed
         if folder.admitted:
             self._watch(placement, folder, (rank,), killed=killed)
             return
         if record.phase is Phase.STOPPING:
-            await self._cluster.cancel(placement)
+            await self.cluster.cancel(placement)
             self._around.tell(ev.RankAbsent(placement, rank))
             return
-        jobs = (await self._cluster.look()).get(placement, ())
+        jobs = (await self.cluster.look()).get(placement, ())
         if any(not job.over for job in jobs):
             self._around.tell(ev.RankAbsent(placement, rank))
         else:
@@ -237,12 +237,12 @@ class SlurmRuntime:
         self._around.tell(ev.RankEnded(placement, rank, now, None, detail, cause))
 
     def _watch(self, placement: str, folder: Folder, ranks: tuple[int, ...], *, killed: bool = False) -> None:
-        watch = self._watches.get(placement)
+        watch = self.watches.get(placement)
         if watch is None:
             watch = Watch(
-                self._cluster, folder, placement, folder.admitted, self._around.clock, self._around.tell
+                self.cluster, folder, placement, folder.admitted, self._around.clock, self._around.tell
             )
-            self._watches[placement] = watch
+            self.watches[placement] = watch
             watch.add(ranks)
             self._around.tasks.spawn(self._run_watch(placement, watch))
         else:
@@ -261,12 +261,12 @@ class SlurmRuntime:
                 ),
             )
         finally:
-            del self._watches[placement]
+            del self.watches[placement]
 
     def signal(self, placement: str, ranks: tuple[int, ...], signal: str) -> None:
         """To all ranks that still run: Slurm passes it on to each, and each to its command."""
         del ranks
-        watch = self._watches.get(placement)
+        watch = self.watches.get(placement)
         if watch is None:
             return
         watch.hurry()
@@ -283,15 +283,15 @@ class SlurmRuntime:
         """The ranks at once; a job that is cancelled is asked with TERM once more, and has its site's KillWait. Then whatever else is left of it."""
         await self._note_signal(placement)
         with contextlib.suppress(Unreachable, Rejected):
-            await self._cluster.commands.run("scancel", "--signal=KILL", f"{watch.slurm_job}.{RANKS_STEP}")
+            await self.cluster.commands.run("scancel", "--signal=KILL", f"{watch.slurm_job}.{RANKS_STEP}")
             await asyncio.sleep(AT_ONCE_S)
-        await self._cluster.cancel(placement)
+        await self.cluster.cancel(placement)
 
     async def _note_signal(self, placement: str) -> None:
         """One at a time, since TERM and KILL may come together. A file system that fails keeps no signal back."""
         async with self._noting:
             try:
-                await asyncio.to_thread(self._folder(placement).note_signal)
+                await asyncio.to_thread(self.folder(placement).note_signal)
             except OSError:
                 log.exception("that %s is sent a signal cannot be noted", placement)
 
@@ -299,9 +299,9 @@ class SlurmRuntime:
         """Until Slurm has taken it, or there is nobody left to take it."""
         await self._note_signal(placement)
         failures = 0
-        while self._watches.get(placement) is watch and not watch.killed:
+        while self.watches.get(placement) is watch and not watch.killed:
             try:
-                await self._cluster.commands.run("scancel", f"--signal={signal}", watch.slurm_job)
+                await self.cluster.commands.run("scancel", f"--signal={signal}", watch.slurm_job)
             except Unreachable:
                 failures += 1
                 await asyncio.sleep(BACKOFF.pause_s(failures))
@@ -330,12 +330,12 @@ class SlurmRuntime:
         """All ranks have worked in one directory."""
         if not spec.outputs or not record.ranks:
             return False
-        work = self._folder(record.entry.placement).work
+        work = self.folder(record.entry.placement).work
         return await asyncio.to_thread(archives.pack, work, spec.outputs, archive) > 0
 
     async def discard(self, placement: str, checkpoints_of: str | None) -> None:
         """Cancel what may be left of it in Slurm, then remove its files."""
-        folder = self._folder(placement)
+        folder = self.folder(placement)
         self._admitting.pop(placement, None)
         await self.unprepare(placement)
         await asyncio.to_thread(folder.remove, self._link(placement))
@@ -346,16 +346,17 @@ class SlurmRuntime:
     def close(self) -> None:
         """Stop watching."""
         self._ranks.close()
-        self._cluster.queue.close()
+        self.cluster.queue.close()
 
-    def _folder(self, placement: str) -> Folder:
+    def folder(self, placement: str) -> Folder:
+        """Where a placement's files are."""
         return Folder(self._placements / placement, self._intents / placement)
 
     def _link(self, placement: str) -> Path:
         return self._around.spool.placements / placement
 
     def _folders(self, record: Record) -> Folders:
-        own = self._folder(record.entry.placement).path
+        own = self.folder(record.entry.placement).path
         return Folders(self._settings.shared_dir / "inputs", own / "inputs", self.checkpoints(record))
 
     def checkpoints(self, record: Record) -> Path:

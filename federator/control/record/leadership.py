@@ -61,8 +61,8 @@ class Reign:
         self._clock = clock
         self._leader = leader
         self._address = address
-        self._term_s = term_s
-        self._margin_s = margin_s
+        self.term_s = term_s
+        self.margin_s = margin_s
         self._guard: Compare | None = None
         self._until_boot_s = -math.inf
         self._over = asyncio.Event()
@@ -87,20 +87,20 @@ class Reign:
     async def begin(self) -> None:
         """Return when this dispatcher leads; until then look again and again. Raises what the store does."""
         while not await self.attempt():  # noqa: ASYNC110 - nothing here knows when another's key expires
-            await asyncio.sleep(min(LOOK_S, (self._term_s or LOOK_S) / 10))
+            await asyncio.sleep(min(LOOK_S, (self.term_s or LOOK_S) / 10))
         METRICS.set("federator_leading", 1)
 
     async def attempt(self) -> bool:
         """Take over if nobody leads; whether it came about."""
         item = await self._store.get(LEADER_KEY)
         last = msgspec.json.decode(item.value, type=Term) if item else None
-        if self._term_s is not None and await self._store.get(ALIVE_KEY) is not None:
+        if self.term_s is not None and await self._store.get(ALIVE_KEY) is not None:
             self.other = last
             return False
         number = last.number + 1 if last else 1
         term = Term(number, self._leader, self._clock.now(), self._address)
         compares = [Compare(LEADER_KEY, item.revision if item else 0)]
-        if self._term_s is not None:
+        if self.term_s is not None:
             compares.append(Compare(ALIVE_KEY, 0))
         asked_boot_s = self._clock.boot()
         puts = (Put(LEADER_KEY, msgspec.json.encode(term)), *self._alive())
@@ -109,7 +109,7 @@ class Reign:
         except StoreConflict:
             return False
         self._guard, self.number = Compare(LEADER_KEY, revision), number
-        self._hold(asked_boot_s)
+        self.hold(asked_boot_s)
         return True
 
     async def commit(self, transaction: Transaction) -> int:
@@ -143,7 +143,7 @@ class Reign:
 
     async def renew(self) -> None:
         """Hold the term anew from now on; a failure leaves it as it was."""
-        if self._term_s is None:
+        if self.term_s is None:
             return
         asked_boot_s = self._clock.boot()
         try:
@@ -151,7 +151,7 @@ class Reign:
         except Transient as error:
             log.warning("the term is not renewed: %s", error)
         else:
-            self._hold(asked_boot_s)
+            self.hold(asked_boot_s)
 
     def lose(self, why: str) -> None:
         """It is over, from this moment on. The first reason counts."""
@@ -167,7 +167,7 @@ class Reign:
 
     async def resign(self) -> None:
         """Let a successor start at once. Called when nothing is done any more in this term."""
-        if self._term_s is not None and self.holds:
+        if self.term_s is not None and self.holds:
             with contextlib.suppress(Transient, TimeoutError):
                 async with asyncio.timeout(self._left_s()):
                     await self.commit(Transaction(deletes=(ALIVE_KEY,)))
@@ -175,21 +175,20 @@ class Reign:
         METRICS.set("federator_leading", 0)
 
     def _alive(self) -> tuple[Put, ...]:
-        if self._term_s is None:
+        if self.term_s is None:
             return ()
-        return (Put(ALIVE_KEY, self._leader.encode(), self._term_s),)
+        return (Put(ALIVE_KEY, self._leader.encode(), self.term_s),)
 
-    def _hold(self, asked_boot_s: float) -> None:
-        self._until_boot_s = (
-            math.inf if self._term_s is None else asked_boot_s + self._term_s - self._margin_s
-        )
+    def hold(self, asked_boot_s: float) -> None:
+        """Lead for a term from that moment, in seconds of the boot clock, less the margin."""
+        self._until_boot_s = math.inf if self.term_s is None else asked_boot_s + self.term_s - self.margin_s
 
     def _left_s(self) -> float:
         return max(0.0, min(self._until_boot_s - self._clock.boot(), 1e6))
 
     async def _pause(self) -> None:
         """Until the next renewal is due, or the term is lost."""
-        pause_s = None if self._term_s is None else (self._term_s - self._margin_s) / RENEWALS
+        pause_s = None if self.term_s is None else (self.term_s - self.margin_s) / RENEWALS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
                 await self._over.wait()

@@ -53,7 +53,7 @@ class History:
         self.corrects = corrects
         self._runs: defaultdict[Key, deque[_Run]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._owners: defaultdict[str, OrderedDict[Key, _Run]] = defaultdict(OrderedDict)
-        self._measured: defaultdict[tuple[str, str], OrderedDict[Key, Logs]] = defaultdict(OrderedDict)
+        self.measured: defaultdict[tuple[str, str], OrderedDict[Key, Logs]] = defaultdict(OrderedDict)
         """Names with runs on several models, and what these alone say of ln(speed): by "owner" or "queue", and which."""
         self._leanings: dict[tuple[str, Key, Declared], Leaning] = {}
         self._speeds: dict[tuple[str, Key, Declared], Speeds] = {}
@@ -89,7 +89,7 @@ class History:
         """What the runs of that name say of speeds, for other names."""
         own = self._compared(key)
         models = sorted({model for model, _ in own})
-        owners, queues = self._measured["owner", owner], self._measured["queue", key[0]]
+        owners, queues = self.measured["owner", owner], self.measured["queue", key[0]]
         if len(models) < 2 and key not in owners and key not in queues:
             self._speeds = {each: speeds for each, speeds in self._speeds.items() if each[1] != key}
             return
@@ -127,7 +127,7 @@ class History:
     def _known_speeds(self, owner: str, key: Key, declared: Declared) -> Speeds:
         known = self._speeds.get((owner, key, declared))
         if known is None:
-            mine, queues = self._measured["owner", owner], self._measured["queue", key[0]]
+            mine, queues = self.measured["owner", owner], self.measured["queue", key[0]]
             others = [(logs, True) for other, logs in mine.items() if other != key]
             others += [(logs, False) for other, logs in queues.items() if other != key and other not in mine]
             known = learned_speeds(dict(declared), self._compared(key), others)

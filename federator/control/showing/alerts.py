@@ -74,11 +74,11 @@ class Alerts:
     async def look(self) -> list[Alert]:
         """Write down what is new, and tell it, with what an earlier look could not; returns what was written down."""
         known = self._records.flags
-        found = ((name, alert) for name, alert in self._raised() if name not in known)
+        found = ((name, alert) for name, alert in self.raised() if name not in known)
         fresh = dict(islice(found, MOST))
         owed = [name for name, flag in known.items() if name.startswith(MARK) and flag.on]
         if fresh:
-            await self._write(fresh)
+            await self.write(fresh)
         for name in owed:
             await self._tell(name, self._again(name))
         for name, alert in fresh.items():
@@ -86,7 +86,9 @@ class Alerts:
         await self._forget()
         return list(fresh.values())
 
-    async def _write(self, fresh: dict[str, Alert]) -> None:
+    async def write(self, fresh: dict[str, Alert]) -> None:
+        """Record alerts by name, each once while it lasts."""
+
         def compute() -> Changes:
             changes = Changes()
             for name, alert in fresh.items():
@@ -164,7 +166,7 @@ class Alerts:
 
     # -- what there is to tell ----------------------------------------------------------------------------------------
 
-    def _raised(self) -> Iterator[tuple[str, Alert]]:
+    def raised(self) -> Iterator[tuple[str, Alert]]:
         """All that holds now, told or not, each under a name of its own."""
         now = self._scribe.clock.now()
         yield from self._budgets(now)

@@ -64,7 +64,7 @@ class JobViews:
         """`aside`: the jobs that no plan sees, and whoever is told of one of which no view can be made."""
         self._records = records
         self._aside = aside
-        self._history = history
+        self.history = history
         self._authority = AuthorityInForce(records)
         self._kept: dict[str, _Kept] = {}
         self._lasting: dict[tuple[str, str], float] = {}
@@ -75,7 +75,7 @@ class JobViews:
     ) -> tuple[JobView, ...]:
         """The jobs that wait and may start, in order of submission; with `only`, of those just these. `behind_s` goes into their views."""
         jobs = self._records.open_jobs
-        self._lasting = self._look_at_running(now) if self._history.corrects else {}
+        self._lasting = self._look_at_running(now) if self.history.corrects else {}
         waiting = [jobs[name] for name in (jobs if only is None else sorted(only)) if name in jobs]
         version = self._records.policies.version
         kept: dict[str, _Kept] = {}
@@ -111,21 +111,21 @@ class JobViews:
     def run_time(self, job: Job, spec: JobSpec) -> str:
         """How long it is planned to run, and how that is known."""
         speeds = self._speeds(job, spec)
-        runs, errors = self._history.runs(job.queue, job.kin, speeds), self._errors(job, spec)
+        runs, errors = self.history.runs(job.queue, job.kin, speeds), self._errors(job, spec)
         found = runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)
         told = (in_words(found, job.max_duration_s), speeds_in_words(speeds, spec.speed))
         return "; ".join(filter(None, told))
 
     def whole_run(self, job: Job, spec: JobSpec, model: str) -> RunForecast | None:
         """How long it is expected to run in all on that GPU model, by what is known now, in seconds of form 0 that its declared speed there makes of them; None where nothing is to be learned."""
-        return self.forecast(job, spec, model) if self._history.corrects else None
+        return self.forecast(job, spec, model) if self.history.corrects else None
 
     def forecast(self, job: Job, spec: JobSpec, model: str) -> RunForecast:
         """The same, where nothing is to be learned by what its user says."""
         speeds = self._speeds(job, spec)
-        errors = self._history.leaning(job.queue, job.kin, job.owner, spec.speed)
+        errors = self.history.leaning(job.queue, job.kin, job.owner, spec.speed)
         found = runtime_quantiles(
-            spec.estimate_s, self._history.runs(job.queue, job.kin, speeds), errors=errors
+            spec.estimate_s, self.history.runs(job.queue, job.kin, speeds), errors=errors
         )
         off = spec.speed.get(model, 1.0) / speeds.on(model)
         return found._replace(run_s=off * found.run_s, low_s=off * found.low_s, high_s=off * found.high_s)
@@ -137,7 +137,7 @@ class JobViews:
             job,
             spec,
             revision=self._records.revision_of(job),
-            runs=self._history.runs(job.queue, job.kin, speeds),
+            runs=self.history.runs(job.queue, job.kin, speeds),
             errors=self._errors(job, spec),
             interactive=terms.interactive,
             without_checkpoint=self._without_checkpoint(job),
@@ -172,7 +172,7 @@ class JobViews:
 
     def _view(self, job: Job, policies: int, behind_s: float) -> _Kept:
         spec = self._records.spec(job.spec_hash)
-        runs, errors = self._history.learned(job.queue, job.kin), self._errors(job, spec)
+        runs, errors = self.history.learned(job.queue, job.kin), self._errors(job, spec)
         made_of = (job, self._records.revision_of(job), policies, runs, errors, self._speeds(job, spec))
         kept = self._kept.get(job.id)
         if kept is None or kept.job is not job or kept[1:-1] != made_of[1:]:
@@ -183,11 +183,11 @@ class JobViews:
 
     def _speeds(self, job: Job, spec: JobSpec) -> Speeds:
         """How fast it goes on each GPU model, by what is known now."""
-        return self._history.speeds(job.queue, job.kin, job.owner, spec.speed)
+        return self.history.speeds(job.queue, job.kin, job.owner, spec.speed)
 
     def _errors(self, job: Job, spec: JobSpec) -> Leaning:
         """How estimates like this one turn out. While no namesake has ended, those that still run tell something, too."""
-        known = self._history.leaning(job.queue, job.kin, job.owner, spec.speed)
+        known = self.history.leaning(job.queue, job.kin, job.owner, spec.speed)
         least = self._lasting.get((job.queue, job.kin))
         return known if least is None or known.runs else outlasting(known, least)
 

@@ -50,18 +50,18 @@ class Occasion:
         """The capacity that it left behind."""
         self._offered: list[OfferView] = []
         """What it could have rented."""
-        self._woken = self._freed = self._heard = False
+        self.woken = self._freed = self._heard = False
         self.stirred = asyncio.Event()
         """Something has happened."""
 
     @property
     def due(self) -> bool:
         """Whether there is to be a turn."""
-        return self._woken or (self._waits and (self._freed or (self._heard and self._differs())))
+        return self.woken or (self._waits and (self._freed or (self._heard and self._differs())))
 
     def wake(self, *_: object) -> None:
         """A turn is due, whatever has happened."""
-        self._woken = True
+        self.woken = True
         self.stirred.set()
 
     def hear(self) -> None:
@@ -72,31 +72,31 @@ class Occasion:
     def note(self, changes: Changes) -> None:
         """Rows have changed in the store."""
         if not all(key.startswith(OVER) for key in changes.deletes):
-            self._woken = True
+            self.woken = True
         for row in _read(changes):
             if isinstance(row, Job):
                 follows = row.terminal and bool(self._index.followers(row))
-                self._woken |= row.status is JobStatus.PENDING or follows
+                self.woken |= row.status is JobStatus.PENDING or follows
                 self._freed |= row.status not in PLACED
             elif isinstance(row, Placement):
                 self._freed |= row.ended or any(part.ended for part in row.parts)
-                self._woken |= row.leave_by_at is not None and row.order is not Order.STOP
+                self.woken |= row.leave_by_at is not None and row.order is not Order.STOP
             else:
-                self._woken = True
+                self.woken = True
             self._heard = True
-        if self._woken or self._freed or self._heard:
+        if self.woken or self._freed or self._heard:
             self.stirred.set()
 
     def begin(self) -> None:
         """A turn begins: it sees all that has happened."""
-        self._woken = self._freed = self._heard = False
+        self.woken = self._freed = self._heard = False
         self.stirred.clear()
 
     def end(self) -> None:
         """The turn has ended. What was heard while it planned, it may not have seen."""
         pools = self._pools()
         self._waits = bool(self._index.pending_by_queue()) or any(map(could_use_more, pools))
-        self._woken = self._woken or (self._waits and self._heard)
+        self.woken = self.woken or (self._waits and self._heard)
         self._left = pools if self._waits else []
         self._offered = self._offers() if self._waits else []
 

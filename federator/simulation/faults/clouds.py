@@ -40,7 +40,7 @@ class Cloud(FakeProvider):
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """As every provider; a new machine will boot."""
-        new = request.name not in self._machines
+        new = request.name not in self.machines
         instance = await super().launch(request)
         if new:
             self._journal.note(PROVIDER, f"launches {request.name[-6:]} {request.offer.name}")
@@ -49,7 +49,7 @@ class Cloud(FakeProvider):
 
     async def terminate(self, name: str) -> None:
         """As every provider; the machine is there until its teardown is over."""
-        machine = self._machines.get(name)
+        machine = self.machines.get(name)
         before = machine.ended_at if machine is not None else None
         await super().terminate(name)
         if machine is not None and before is None and machine.ended_at is not None:
@@ -58,7 +58,7 @@ class Cloud(FakeProvider):
 
     def living(self) -> list[str]:
         """Machines that have not ended, oldest first."""
-        return [name for name, machine in self._machines.items() if self._ended_at(machine) is None]
+        return [name for name, machine in self.machines.items() if self._ended_at(machine) is None]
 
     def take_back(self, name: str) -> None:
         """With a notice, as spot markets do."""
@@ -74,10 +74,10 @@ class Cloud(FakeProvider):
 
     def final(self) -> list[Instance]:
         """Every machine there ever was."""
-        return [self._instance(machine) for machine in self._machines.values()]
+        return [self._instance(machine) for machine in self.machines.values()]
 
     def _boot(self, request: LaunchRequest) -> None:
-        if self._ended_at(self._machines[request.name]) is None:
+        if self._ended_at(self.machines[request.name]) is None:
             self._booted(request)
 
     def _end(self, name: str) -> None:

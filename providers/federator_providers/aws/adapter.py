@@ -46,8 +46,8 @@ class AwsProvider:
         self._configuration = configuration
         self._settings = configuration.given
         self._clock = clock
-        self._ec2 = Api(name, configuration.given)
-        self._prices = Prices(name, configuration, self._ec2, clock)
+        self.ec2 = Api(name, configuration.given)
+        self._prices = Prices(name, configuration, self.ec2, clock)
         self._unsure: dict[str, str] = {}
         """The zone in which a launch may have happened, by name."""
         self._notices: dict[str, float] = {}
@@ -109,7 +109,7 @@ class AwsProvider:
 
     async def close(self) -> None:
         """Let go of threads and connections."""
-        await self._ec2.close()
+        await self.ec2.close()
 
     async def _run(self, request: LaunchRequest, zone: str) -> Instance:
         """One machine in this zone. Raises `Refusal` when there is none to be had."""
@@ -140,7 +140,7 @@ class AwsProvider:
             arguments["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
         self._unsure[request.name] = zone
         try:
-            answer = await self._ec2.call("run_instances", **arguments)
+            answer = await self.ec2.call("run_instances", **arguments)
         except Refusal as refusal:
             if refusal.code == MISMATCH:  # an earlier request, with another join token, has got there
                 raise Unavailable(
@@ -164,7 +164,7 @@ class AwsProvider:
         return await self._listed([only or {"Name": "tag-key", "Values": [NAME]}])
 
     async def _listed(self, filters: list[dict[str, object]]) -> list[Any]:
-        pages = await self._ec2.pages(
+        pages = await self.ec2.pages(
             "describe_instances", "Reservations", Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
         )
         return [machine for reservation in pages for machine in reservation["Instances"]]
@@ -185,7 +185,7 @@ class AwsProvider:
         """Ask which spot machines EC2 is about to take back. It says so once, and then ends them."""
         if not any(alive(machine) and machine.get("InstanceLifecycle") == "spot" for machine in machines):
             return
-        requests = await self._ec2.pages(
+        requests = await self.ec2.pages(
             "describe_spot_instance_requests",
             "SpotInstanceRequests",
             Filters=[{"Name": "status-code", "Values": ["marked-for-termination", "marked-for-stop"]}],
@@ -199,7 +199,7 @@ class AwsProvider:
         ids = [machine["InstanceId"] for machine in machines]
         if not ids:
             return
-        answer = await self._ec2.call("terminate_instances", InstanceIds=ids)
+        answer = await self.ec2.call("terminate_instances", InstanceIds=ids)
         states = {each["InstanceId"]: each["CurrentState"]["Name"] for each in answer["TerminatingInstances"]}
         if left := [each for each in ids if states.get(each) not in ("shutting-down", "terminated")]:
             raise Unavailable(f"EC2 has not begun to end {', '.join(left)}", retry_after_s=FAULT_S)

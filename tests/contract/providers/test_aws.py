@@ -324,7 +324,7 @@ async def test_machines_of_one_family_are_taken_from_one_quota_whoever_rented_th
     made = make(ec2, clock, offers=[small, large], quotas=[quota])
     stranger: dict[str, Any] = {"ImageId": IMAGE, "InstanceType": "g5.xlarge", "MinCount": 1, "MaxCount": 1}
     stranger |= {"ClientToken": "theirs", "Placement": {"AvailabilityZone": B}}
-    await made._ec2.call("run_instances", **stranger)
+    await made.ec2.call("run_instances", **stranger)
     await ask(made, "a", "us-east-1/g5.4xlarge/on-demand")
     await ask(made, "spot", SPOT)
     left = {offer.name: offer.to_be_had for offer in await made.offers()}

@@ -201,7 +201,7 @@ async def etcd_world(folder: Path) -> AsyncIterator[EtcdWorld]:
     store = await EtcdStore.open(settings, MemoryBlobs(), outside=("a/",))
     yield EtcdWorld(FreshEtcd(store, (await store.range("")).revision))
     # What would expire later would count in the revisions of the next test.
-    everything = rpc.DeleteRangeRequest(key=store._data, range_end=store._data + b"\xff")
+    everything = rpc.DeleteRangeRequest(key=store.data, range_end=store.data + b"\xff")
     await store.link.call(lambda member: member.kv.DeleteRange, everything)
     await store.close()
 

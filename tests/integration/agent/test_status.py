@@ -35,6 +35,6 @@ def test_gpus_that_cannot_be_counted_are_warned_of(
     monkeypatch.setattr(nvml, "present", lambda: present)
     text = f"site: here\nstate_dir: {tmp_path}/state\npools: [{{name: main}}]\n"
     settings = parse(text, "site.yaml", SITE_KEYS, {})
-    assert ["nvidia-ml-py" in line for line in commands._check_gpus(settings) if line.startswith("WARN")] == [
+    assert ["nvidia-ml-py" in line for line in commands.check_gpus(settings) if line.startswith("WARN")] == [
         True
     ] * present

@@ -125,7 +125,7 @@ async def placements(world: RuntimeWorld) -> None:
         record = world.record(spec)
         begun_s = time.monotonic()
         task = asyncio.create_task(world.prepare(record, spec))
-        pods = world.runtime._pods.mirror.items  # type: ignore[attr-defined]
+        pods = world.runtime.pods.mirror.items  # type: ignore[attr-defined]
         while f"{record.entry.placement}-0" not in pods:
             await asyncio.sleep(0.0005)
         made_ms.append((time.monotonic() - begun_s) * 1000)

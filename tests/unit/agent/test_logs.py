@@ -57,7 +57,7 @@ async def test_a_copy_that_lost_its_tail_gets_it_again(copy: Copy, tmp_path: Pat
     path.write_bytes(b"01234567")
     sending = uploads(copy)
     sending.follow("p", 0, path, fresh=True)
-    await sending._send(("p", 0), sending._uploads["p", 0], once=False)
+    await sending.send(("p", 0), sending.uploads["p", 0], once=False)
     copy.data = b"01"
     sending.ask_again()
     with path.open("ab") as file:
@@ -122,11 +122,11 @@ async def test_of_an_endless_log_the_beginning_and_the_end_are_sent_and_what_is_
     copy.most = 400
     sending = uploads(copy)
     sending.follow("p", 0, path, fresh=True)
-    upload = sending._uploads["p", 0]
+    upload = sending.uploads["p", 0]
     for part in (b"", b"x" * 500, b"y" * 2**20):
         with path.open("ab") as file:
             file.write(part)
-        await sending._send(("p", 0), upload, once=False)
+        await sending.send(("p", 0), upload, once=False)
     assert copy.data == b"first\n" + b"x" * 294
     assert not upload.pending()
     with path.open("ab") as file:
@@ -145,7 +145,7 @@ async def test_a_log_just_within_the_limit_is_sent_as_a_whole(copy: Copy, tmp_pa
     copy.most = 100
     sending = uploads(copy)
     sending.follow("p", 0, path, fresh=True)
-    await sending._send(("p", 0), sending._uploads["p", 0], once=False)
+    await sending.send(("p", 0), sending.uploads["p", 0], once=False)
     assert len(copy.data) == 75, "the rest is for its end"
     assert await sending.finish("p") == ""
     assert copy.data == path.read_bytes()

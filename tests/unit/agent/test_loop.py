@@ -33,14 +33,14 @@ def test_an_event_that_the_core_fails_at_is_dropped_and_those_with_it_are_not(
         return step(state, events, now)
 
     monkeypatch.setattr(loop, "step", failing)
-    agent._handle(ev.LinkUp("inc-1", 3, None), ev.LinkDown(), ev.Paused(paused=True))
-    assert agent._state.linked, "the failing event has changed something"
-    assert agent._state.paused, "an event after the failing one was lost"
+    agent.handle(ev.LinkUp("inc-1", 3, None), ev.LinkDown(), ev.Paused(paused=True))
+    assert agent.state.linked, "the failing event has changed something"
+    assert agent.state.paused, "an event after the failing one was lost"
     assert '"term":3' in (tmp_path / "journal").read_text(), "an event before the failing one was lost"
 
 
 async def test_all_that_has_happened_by_now_is_taken_up_together(agent: Agent) -> None:
     for _ in range(loop.MOST_EVENTS + 1):
         agent.tell(ev.ReportDue())
-    assert len(await agent._next_events()) == loop.MOST_EVENTS
-    assert len(await agent._next_events()) == 1
+    assert len(await agent.next_events()) == loop.MOST_EVENTS
+    assert len(await agent.next_events()) == 1

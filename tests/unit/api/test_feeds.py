@@ -50,7 +50,7 @@ async def test_a_bell_rings_for_its_job_and_is_taken_down() -> None:
         assert not bell.is_set()
         await world.core.intake.hold(ADA, first)
         assert bell.is_set()
-    assert hub._bells == {}
+    assert hub.bells == {}
 
 
 async def test_closing_lets_everyone_go() -> None:

@@ -10,7 +10,7 @@ from tests.unit.control.test_bursting import JOB, POLICIES, until_rented
 async def restarted(world: World) -> World:
     """The same federation, its dispatcher killed and started again; no agent is back yet."""
     again = await make_world(store=world.core.records.store, clock=world.clock)  # type: ignore[arg-type]
-    again.provider._machines = world.provider._machines  # the cloud goes on beside us
+    again.provider.machines = world.provider.machines  # the cloud goes on beside us
     await again.core.executor.poll()
     return again
 

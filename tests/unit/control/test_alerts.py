@@ -143,8 +143,8 @@ async def test_what_was_written_down_and_not_told_is_told_by_the_next_leader() -
     world, alerts, _ = await a_world()
     await world.submit(**JOB)
     await world.core.turn.once()
-    (name, alert), *_ = alerts._raised()
-    await alerts._write({name: alert})  # and then it dies
+    (name, alert), *_ = alerts.raised()
+    await alerts.write({name: alert})  # and then it dies
     again = await make_world(store=world.core.records.store, clock=world.clock)  # type: ignore[arg-type]
     box = Box()
     successor = alerts_of(again, box)

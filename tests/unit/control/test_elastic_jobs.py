@@ -88,7 +88,7 @@ async def test_its_run_is_learned_as_what_it_asked_for_first() -> None:
     world, job = await a_lab(1)
     world.clock.advance(3600.0)
     await world.sites["lab"].finish(job)
-    runs = world.core.turn.observer.jobs._history.runs(world.job(job).queue, world.job(job).name)
+    runs = world.core.turn.observer.jobs.history.runs(world.job(job).queue, world.job(job).name)
     assert runs == (1800.0,), "an hour on one node is half an hour on two"
 
 

@@ -85,7 +85,7 @@ async def test_a_renewal_that_comes_late_and_counts_keeps_a_successor_out() -> N
         item = await get(key)
         if key == ALIVE_KEY:
             pair.clock.boot_s -= TERM_S  # as it was when the renewal was sent
-            pair.a._hold(pair.clock.boot())
+            pair.a.hold(pair.clock.boot())
             await pair.a.renew()
         return item
 
@@ -203,8 +203,8 @@ async def test_keeping_ends_with_the_term_and_says_why() -> None:
         raise Unavailable("not now")
 
     pair.store.commit = down  # type: ignore[method-assign]
-    pair.a._term_s = 0.02  # so often, in real time, does it try
-    pair.a._margin_s = 0.0
+    pair.a.term_s = 0.02  # so often, in real time, does it try
+    pair.a.margin_s = 0.0
     async with asyncio.timeout(60):
         await pair.a.keep()
     assert pair.a.over_because == "its term could not be renewed"

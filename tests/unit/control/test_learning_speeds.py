@@ -173,7 +173,7 @@ async def test_only_so_many_names_are_kept_of_an_owner_and_a_queue() -> None:
     for number in range(50):
         for job in jobs:
             history.learn(replace(job, name=f"{number}"), world.core.records)
-    assert {len(names) for names in history._measured.values()} == {20}
+    assert {len(names) for names in history.measured.values()} == {20}
 
 
 async def test_a_run_time_says_which_speed_was_corrected() -> None:

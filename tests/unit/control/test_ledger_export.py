@@ -177,10 +177,10 @@ async def test_what_is_sealed_and_exported_is_no_occasion_for_a_turn(world: Worl
     await world.core.turn.once()
     occasion = world.core.turn.occasion
     world.core.records.subscribe(occasion.note)
-    occasion._woken = False
+    occasion.woken = False
     await world.core.chain.seal()
     await export_of(world, Shelf()).catch_up()
-    assert not occasion._woken
+    assert not occasion.woken
 
 
 async def told(world: World, *exports: LedgerExport) -> list[Alert]:

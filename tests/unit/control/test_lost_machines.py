@@ -122,7 +122,7 @@ async def test_a_machine_that_ended_while_nobody_listened_frees_its_job() -> Non
     await world.boot(world.leases()[0])
     await world.obey()
     assert world.job(job).status is JobStatus.RUNNING
-    world.provider._machines.clear()
+    world.provider.machines.clear()
     await world.core.executor.poll()
     await world.core.executor.poll()
     assert world.leases()[0].status is LeaseStatus.READY, "a young machine may not be listed yet"

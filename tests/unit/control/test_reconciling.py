@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE_S
 async def restored(world: World, backup: MemoryStore) -> World:
     """Another dispatcher on what the backup held, adopted."""
     again = await make_world(store=backup, clock=world.clock)
-    again.provider._machines = world.provider._machines
+    again.provider.machines = world.provider.machines
     changes = Changes()
     changes.put(Flag(FLAG, on=True, who="store adopt", at=world.clock.now()))
     await again.core.records.transact(lambda: changes)
@@ -30,8 +30,8 @@ def backed_up(world: World) -> MemoryStore:
     store = MemoryStore(world.clock)
     original = world.core.records.store
     assert isinstance(original, MemoryStore)
-    store._items, store._keys = dict(original._items), list(original._keys)
-    store._revision = original._revision
+    store.items, store.keys = dict(original.items), list(original.keys)
+    store.revision = original.revision
     return store
 
 

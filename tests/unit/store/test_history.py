@@ -21,4 +21,4 @@ def test_at_least_the_promised_number_of_changes_is_kept() -> None:
     for revision in range(1, 101):
         history.extend([Change("k", b"", revision)])
         assert len(history.since(max(1, revision - 9))) == min(revision, 10)
-        assert len(history._changes) <= 20
+        assert len(history.changes) <= 20

@@ -122,7 +122,7 @@ async def _finished(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(following, "PAUSE_S", 0.0)
     monkeypatch.setattr(following, "BACKOFF", Backoff(0.0, 0.0))
     follower = LogFollower(server, "/pods/p-0", folder / "log")  # type: ignore[arg-type]
-    await follower._finish()
+    await follower.finish()
     return (folder / "log").read_text()
 
 

@@ -98,5 +98,5 @@ def test_a_set_up_that_the_cluster_ends_has_not_failed(
     pods: Any = SimpleNamespace(mirror=SimpleNamespace(items={pod_name("p", 0): pod}))
     record: Any = SimpleNamespace(entry=SimpleNamespace(placement="p"))
     with pytest.raises(StagingError) as failed:
-        _preparing(pods)._live(record, 0)
+        _preparing(pods).live(record, 0)
     assert (type(failed.value), failed.value.cause) == (raised, cause)

@@ -60,7 +60,7 @@ class Site:
 
     def folder(self) -> Folder:
         """Of its placement, which waits at its gate as Slurm's job 7."""
-        folder = self.runtime._folder("p1")
+        folder = self.runtime.folder("p1")
         folder.make((0, 1, 2), self.shared.parent / "state" / "placements" / "p1")
         folder.intend(Intent(asked_at=0.0, slurm_job="7"))
         return folder
@@ -142,7 +142,7 @@ async def test_a_gate_is_opened_once_though_each_rank_is_asked_for_by_itself(
         watched.append(ranks)
 
     monkeypatch.setattr(Folder, "admit", count)
-    monkeypatch.setattr(site.runtime._cluster, "address", address)
+    monkeypatch.setattr(site.runtime.cluster, "address", address)
     monkeypatch.setattr(site.runtime, "_watch", watch)
     folder, record = site.folder(), site.record()
     for rank in range(3):
@@ -167,12 +167,12 @@ async def test_marks_that_cannot_be_read_for_a_while_fail_nobodys_job(
             raise read.pop(0)
         return there(folder)
 
-    monkeypatch.setattr(site.runtime._cluster, "look", look)
+    monkeypatch.setattr(site.runtime.cluster, "look", look)
     monkeypatch.setattr(Folder, "marks", marks)
     folder = site.folder()
     for rank in range(3):
         (folder.path / f"at-gate-{rank}").write_text(f"7 n{rank}\n")
-    job, nodes = await site.runtime._allocating.at_gate(site.record(), folder)
+    job, nodes = await site.runtime.allocating.at_gate(site.record(), folder)
     assert (job, nodes) == ("7", {0: "n0", 1: "n1", 2: "n2"})
     assert not read
 
@@ -182,11 +182,11 @@ class Asked:
 
     def __init__(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
-        monkeypatch.setattr(site.runtime._cluster.commands, "run", self.run)
-        monkeypatch.setattr(site.runtime._cluster, "cancel", self.cancel)
+        monkeypatch.setattr(site.runtime.cluster.commands, "run", self.run)
+        monkeypatch.setattr(site.runtime.cluster, "cancel", self.cancel)
         monkeypatch.setattr("federator_agent.slurm.runtime.AT_ONCE_S", 0.0)
         watch = SimpleNamespace(killed=False, slurm_job="7", hurry=lambda: None)
-        site.runtime._watches["p1"] = watch  # type: ignore[assignment]
+        site.runtime.watches["p1"] = watch  # type: ignore[assignment]
 
     async def run(self, *words: str) -> str:
         self.asked.append(" ".join(words))
