@@ -20,7 +20,8 @@ from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import load_of
 from federator_agent.local import traces
 from federator_agent.logs import LogUploads
-from federator_agent.runtime import Runtime, StagingError, Surroundings
+from federator_agent.runtime import Runtime, Surroundings
+from federator_agent.staging_errors import StagingError
 
 log = logging.getLogger("federator_agent")
 

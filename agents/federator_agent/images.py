@@ -17,7 +17,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.wire import fields
-from federator_agent.runtime import StagingRefused
+from federator_agent.staging_errors import StagingRefused
 
 KEYS = ("engine", "pull")
 NONE = "none"

@@ -10,53 +10,20 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from federator.kernel.clock import Clock
-from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
-from federator.model.placements import Cause, PlacementStatus
 from federator_agent.core.events import Event
 from federator_agent.core.state import Record
+from federator_agent.data.carrier import Carrier
+from federator_agent.images import Images
 from federator_agent.link import Bulk
 from federator_agent.local.confinement import Confinement, shared
+from federator_agent.secrets import Secret
 from federator_agent.spool import Spool
 
-if TYPE_CHECKING:  # they raise the errors below
-    from federator_agent.data.carrier import Carrier
-    from federator_agent.images import Images
-    from federator_agent.secrets import Secret
-
 log = logging.getLogger("federator_agent")
-
-
-class StagingError(FederatorError):
-    """It can never start here: `cause` says which part is at fault."""
-
-    status = PlacementStatus.FAILED
-
-    def __init__(self, cause: Cause, message: str, exit_code: int | None = None) -> None:
-        self.cause = cause
-        self.exit_code = exit_code
-        super().__init__(message)
-
-
-class StagingRefused(StagingError):
-    """The site has no room for it after all, and nothing of it is left: the dispatcher looks for another place."""
-
-    status = PlacementStatus.REFUSED
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Cause.CANNOT, message)
-
-
-class StagingLost(StagingError):
-    """What was prepared has vanished, and whether it still comes cannot be known: it is over, and is not prepared again."""
-
-    status = PlacementStatus.LOST
-
-    def __init__(self, message: str, cause: Cause = Cause.NODE_LOST) -> None:
-        super().__init__(cause, message)
 
 
 class Prepared(NamedTuple):
@@ -102,13 +69,13 @@ class Surroundings(NamedTuple):
     clock: Clock
     spool: Spool
     bulk: Bulk
-    carrier: "Carrier"
+    carrier: Carrier
     tasks: Tasks
     tell: Callable[[Event], None]
-    secrets: "Mapping[str, Secret]" = MappingProxyType({})
+    secrets: Mapping[str, Secret] = MappingProxyType({})
     confinement: Confinement = shared()
     """What stands between the jobs of this host."""
-    images: "Images | None" = None
+    images: Images | None = None
     """How jobs run in the image that they name, where they are processes; None: they do not."""
 
     def checkpoints(self, record: Record) -> Path:

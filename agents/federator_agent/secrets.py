@@ -16,7 +16,7 @@ from federator.model.placements import Cause
 from federator.model.whose import Whose, in_words, is_among
 from federator.wire import fields
 from federator_agent import whose as naming
-from federator_agent.runtime import StagingError, StagingRefused
+from federator_agent.staging_errors import StagingError, StagingRefused
 
 KEYS = ("file", "kubernetes", "queues")
 MAX_BYTES = 2**16

@@ -29,8 +29,8 @@ from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import Confinement, Place, shared
 from federator_agent.local.ranks import TOLD_FROM_OUTSIDE, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.runtime import StagingError, StagingLost
 from federator_agent.spool import write_durably
+from federator_agent.staging_errors import StagingError, StagingLost
 
 SHOW_EVERY_S = 0.25
 SAID_BYTES = 2**24

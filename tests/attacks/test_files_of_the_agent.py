@@ -9,7 +9,7 @@ from federator.model.jobs import Checkpoint, Input, JobSpec
 from federator.model.whose import Whose
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier
-from federator_agent.runtime import StagingRefused
+from federator_agent.staging_errors import StagingRefused
 
 DEFAULT = Whose("default")
 

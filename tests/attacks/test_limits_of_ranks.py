@@ -16,7 +16,7 @@ from federator_agent.local.cgroups import Limits
 from federator_agent.local.confinement import Confinement
 from federator_agent.local.isolation import Isolation, Mode, read
 from federator_agent.local.runtime import LocalRuntime
-from federator_agent.runtime import StagingError
+from federator_agent.staging_errors import StagingError
 from tests.contract.runtimes import factories_local_users
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.support.waiting import until

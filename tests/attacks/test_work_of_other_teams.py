@@ -22,7 +22,7 @@ from federator_agent.config import SITE_KEYS, parse
 from federator_agent.data.allowed import DataRules
 from federator_agent.data.allowed import parse as parse_addresses
 from federator_agent.local import isolation
-from federator_agent.runtime import StagingRefused
+from federator_agent.staging_errors import StagingRefused
 from tests.support.dispatch import World, make_world
 from tests.support.worlds import a_job, a_plan, a_pool, a_world
 from tests.unit.agent.worlds import World as AgentWorld

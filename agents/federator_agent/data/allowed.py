@@ -20,7 +20,7 @@ from federator.model.whose import Whose, is_among
 from federator.wire import fields
 from federator.wire.inputs import read_uri
 from federator_agent import whose as naming
-from federator_agent.runtime import StagingRefused
+from federator_agent.staging_errors import StagingRefused
 
 KEYS = ("address", "queues")
 

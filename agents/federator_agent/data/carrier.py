@@ -20,7 +20,7 @@ from federator_agent.data.checkpoints import Checkpoints, Kept
 from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import ANY_PUBLIC, Sources, WebRules
-from federator_agent.runtime import StagingError, StagingRefused
+from federator_agent.staging_errors import StagingError, StagingRefused
 
 EVERY_S = 300.0
 """Clock seconds between two looks at a job's checkpoints, where it does not say how often it saves."""

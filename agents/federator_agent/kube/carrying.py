@@ -17,8 +17,8 @@ import msgspec
 from federator.kernel.clock import SystemClock
 from federator_agent import clearing
 from federator_agent.data.carrier import Carrier, Folders, Load
-from federator_agent.runtime import StagingError
 from federator_agent.spool import write_durably
+from federator_agent.staging_errors import StagingError
 
 FOLDER = "/federator"
 CACHE = f"{FOLDER}/cache"

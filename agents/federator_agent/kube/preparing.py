@@ -25,7 +25,8 @@ from federator_agent.kube.objects import Pod, instant_at
 from federator_agent.kube.pods import LOOK_AGAIN_S, Pods
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
-from federator_agent.runtime import Prepared, StagingError, StagingLost, StagingRefused, Surroundings
+from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 
 IMAGE_PATIENCE_S = 20.0
 """A pull that fails is tried again by the kubelet for so long before it counts as failed: registries have bad moments."""

@@ -24,7 +24,8 @@ from federator_agent.kube.pushing import pushed
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.watching import Mirror
-from federator_agent.runtime import Prepared, StagingRefused, Surroundings
+from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.staging_errors import StagingRefused
 
 LOOK_PAUSE_S = 0.25
 """Between two looks at what is free, at least: a thousand pods that come at once are one look."""

@@ -27,8 +27,9 @@ from federator_agent.local import cgroups
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, Place
 from federator_agent.local.ranks import OUT_OF_MEMORY, TOLD_FROM_OUTSIDE, Found, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.runtime import Prepared, StagingError, Surroundings
+from federator_agent.runtime import Prepared, Surroundings
 from federator_agent.staging import Staging, free_port
+from federator_agent.staging_errors import StagingError
 
 ADDRESS = "127.0.0.1"
 """Where the ranks of a gang find each other when all of them are on this host."""

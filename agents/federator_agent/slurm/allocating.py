@@ -12,13 +12,13 @@ from federator.kernel.quantities import format_duration
 from federator.model.jobs import JobSpec, Resources, cuts_of
 from federator.model.placements import Cause
 from federator_agent.core.state import Record
-from federator_agent.runtime import StagingError, StagingLost, StagingRefused
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, fate
 from federator_agent.slurm.folder import Folder, Intent
 from federator_agent.slurm.output import WAITING, Job
 from federator_agent.slurm.script import Target, batch_script, sbatch_options, shards_per_node
+from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 
 LOST_AFTER_S = 10.0
 """So long a job is looked for of which only the intent is known."""

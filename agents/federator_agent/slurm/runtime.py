@@ -23,7 +23,7 @@ from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.opening import opened
-from federator_agent.runtime import Prepared, StagingError, Surroundings
+from federator_agent.runtime import Prepared, Surroundings
 from federator_agent.slurm import users
 from federator_agent.slurm.allocating import Allocating
 from federator_agent.slurm.cluster import Cluster
@@ -34,6 +34,7 @@ from federator_agent.slurm.script import command_script, container_script
 from federator_agent.slurm.settings import SlurmSettings
 from federator_agent.slurm.watching import Watch
 from federator_agent.staging import Staging, free_port
+from federator_agent.staging_errors import StagingError
 
 HERE = "127.0.0.1"
 FIRST_PORT, PORTS = 20_000, 12_000

@@ -6,8 +6,8 @@ from pathlib import Path
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core.state import Record
-from federator_agent.runtime import StagingError, StagingRefused
 from federator_agent.slurm.settings import SlurmSettings
+from federator_agent.staging_errors import StagingError, StagingRefused
 
 
 def other_user(settings: SlurmSettings, record: Record) -> str:

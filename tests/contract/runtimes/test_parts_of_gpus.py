@@ -14,7 +14,7 @@ from federator_agent.core import events as ev
 from federator_agent.core.lending import HostPool, Lending, Seen, Slot, free_seen, seat_together
 from federator_agent.core.lending import Site as Owner
 from federator_agent.core.state import Record
-from federator_agent.runtime import StagingRefused
+from federator_agent.staging_errors import StagingRefused
 from tests.contract.runtimes import factories_kube, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.support.waiting import until

@@ -14,7 +14,7 @@ from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier, Folders, load_of
-from federator_agent.runtime import StagingError, StagingRefused
+from federator_agent.staging_errors import StagingError, StagingRefused
 from tests.contract.runtimes import (
     factories_kube,
     factories_local,

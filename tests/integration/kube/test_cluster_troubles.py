@@ -13,7 +13,7 @@ from federator_agent.kube import commands, preparing
 from federator_agent.kube.api import Api, TooOld
 from federator_agent.kube.objects import Pod
 from federator_agent.kube.watching import Mirror
-from federator_agent.runtime import StagingError, StagingLost, StagingRefused
+from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 from tests.contract.runtimes import factories_kube
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.integration.agent.conftest import entry

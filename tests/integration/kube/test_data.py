@@ -12,7 +12,7 @@ from federator_agent.kube.pushing import UNKNOWN
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.kube.security import NOBODY
 from federator_agent.kube.settings import KubeData, KubeVolume
-from federator_agent.runtime import StagingRefused
+from federator_agent.staging_errors import StagingRefused
 from tests.contract.runtimes import factories_kube
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.integration.kube.conftest import PODS, POOL

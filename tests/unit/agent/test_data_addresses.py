@@ -11,7 +11,7 @@ from federator.model.whose import Whose
 from federator_agent import config
 from federator_agent.data.allowed import Allowed, DataRules, parse
 from federator_agent.data.carrier import Carrier
-from federator_agent.runtime import StagingRefused
+from federator_agent.staging_errors import StagingRefused
 
 
 def reads(*uris: str) -> JobSpec:

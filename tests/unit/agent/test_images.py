@@ -23,8 +23,8 @@ from federator_agent.images import (
     script,
 )
 from federator_agent.local.confinement import exports
-from federator_agent.runtime import StagingRefused
 from federator_agent.slurm.script import container_script
+from federator_agent.staging_errors import StagingRefused
 
 WORK = Path("/s/p 1/work")
 

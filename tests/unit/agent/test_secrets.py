@@ -8,8 +8,8 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.whose import Whose
-from federator_agent.runtime import StagingError, StagingRefused
 from federator_agent.secrets import Secret, check, parse, variables
+from federator_agent.staging_errors import StagingError, StagingRefused
 
 SPEC = JobSpec(name="job", run="x", secrets=("wandb", "hub"))
 

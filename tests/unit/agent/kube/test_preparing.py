@@ -12,7 +12,7 @@ from federator.model.placements import Cause
 from federator_agent.kube.manifests import pod_name
 from federator_agent.kube.objects import Pod
 from federator_agent.kube.preparing import Preparing
-from federator_agent.runtime import StagingError, StagingLost
+from federator_agent.staging_errors import StagingError, StagingLost
 
 MANIFESTS = [{"name": "p-0"}, {"name": "p-1"}]
 

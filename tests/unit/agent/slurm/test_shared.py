@@ -20,13 +20,14 @@ from federator_agent.core import events as ev
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Carrier
-from federator_agent.runtime import StagingRefused, Surroundings, Tasks
+from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.slurm.folder import Folder, Intent, Marks
 from federator_agent.slurm.output import Job
 from federator_agent.slurm.queue import Look
 from federator_agent.slurm.runtime import SlurmRuntime
 from federator_agent.slurm.settings import Account, SlurmSettings
 from federator_agent.spool import Spool, write_durably
+from federator_agent.staging_errors import StagingRefused
 from tests.support.waiting import until
 from tests.unit.agent.worlds import entry
 
