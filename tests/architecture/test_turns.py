@@ -7,6 +7,7 @@ import pytest
 
 KUBE = "tests/integration/kube/test_data.py::test_a"
 DEMO = "tests/system/test_demo.py"
+CONTRACT = "tests/contract/runtimes"
 ALONE = "tests/system/test_partitions.py"
 
 
@@ -20,8 +21,13 @@ def scheduler(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize(
     ("one", "other", "together"),
     [
-        (KUBE, "tests/contract/runtimes/test_runtime_contract.py::test_b[kube]", True),
-        (KUBE, "tests/contract/runtimes/test_parts_of_gpus.py::test_b[mig_at_kube]", True),
+        (KUBE, "tests/attacks/kube/test_pods.py::test_b", True),
+        (KUBE, f"{CONTRACT}/test_runtime_contract.py::test_b[kube]", False),
+        (
+            f"{CONTRACT}/test_runtime_contract.py::test_a[kube]",
+            f"{CONTRACT}/test_parts_of_gpus.py::test_b[mig_at_kube]",
+            True,
+        ),
         (KUBE, "tests/integration/slurm/test_ends.py::test_b", False),
         (KUBE, "tests/federation/test_federation.py::test_b[kube]", False),
         (f"{DEMO}::test_a", f"{DEMO}::test_b[kube]", True),

@@ -4,6 +4,8 @@ CLUSTERS = {"kubernetes": ("/kube/", "[kube", "kube]"), "slurm": ("/slurm/", "[s
 """By these words in its name, a test needs the cluster that a process has once: those take turns."""
 OWN = ("tests/federation/", "tests/system/")
 """They have clusters of their own."""
+CONTRACT = "tests/contract/"
+"""Half of what clusters do: two processes have one each, so that nobody waits for one of them alone."""
 APART = (
     "docs/test_walkthroughs.py",
     "system/test_fleet.py",
@@ -20,6 +22,6 @@ def turns(nodeid: str) -> str:
     if not nodeid.startswith(OWN):
         for name, words in CLUSTERS.items():
             if any(word in nodeid for word in words):
-                return name
+                return f"{name}, contract" if nodeid.startswith(CONTRACT) else name
     file = nodeid.partition("::")[0]
     return nodeid if file.endswith(APART) else file
