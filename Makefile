@@ -9,6 +9,7 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 LOCK_VENV := .venv-lock
+DOCS_VENV := .venv-docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Compiling all sources anew for each of a thousand processes takes a third of the time.
 export PYTHONDONTWRITEBYTECODE :=
@@ -18,11 +19,11 @@ QUICK := -n 2 --dist worksteal
 REAL := -m real -n 5 --dist loadgroup --no-loadscope-reorder
 # With ARGS one of the two parts may have nothing to run, which pytest calls 5.
 NONE_IS_FINE = $(if $(ARGS),|| [ $$? = 5 ])
-LINTED := federator agents providers policies tests tools
+LINTED := federator agents providers policies tests tools docs/conf.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help testbed-oidc demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation sim fuzz kills docs lock clean
+.PHONY: help testbed-oidc demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation sim fuzz kills docs site lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -84,14 +85,19 @@ fuzz: $(VENV)/.dev-installed  ## N=5000 inputs that nobody would write, for ever
 kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills
 
-docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again
+docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again, then the site
 	@$(BIN)/python -m tools.generate_docs
+	@$(MAKE) --no-print-directory site
+
+site: $(DOCS_VENV)/.installed  ## make a site of the documentation in build/site; a broken link is an error
+	@$(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d build/doctrees . build/site
+	@echo "build/site/index.html"
 
 lock: $(LOCK_VENV)/.installed  ## resolve the dependencies again and write requirements/*.txt
 	@$(LOCK_VENV)/bin/python tools/lock.py $(ARGS)
 
 clean:  ## remove the environments and everything built or cached
-	@rm -rf $(VENV) $(LOCK_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) $(LOCK_VENV) $(DOCS_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -114,6 +120,13 @@ $(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/.made
 	@echo "Installing what working on Federator needs (some 120 MB, once; a minute or two) ..."
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DOCS_VENV)/.installed: requirements/docs.txt
+	@$(call require_python)
+	@echo "Installing what the documentation's site needs (some 30 MB to load) ..."
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/docs.txt
 	@touch $@
 
 $(LOCK_VENV)/.installed:

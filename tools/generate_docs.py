@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from tools import policy_docs, solver_docs, written_fields
+from tools import event_docs, policy_docs, solver_docs, variable_docs, written_fields
 from tools.record_docs import Field, Record, one_line, page, records
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +68,7 @@ def settings() -> str:
         "# Settings of the dispatcher",
         (
             "`federator serve --config FILE` reads a YAML file with these keys; whatever it leaves out has the default. "
-            "`FEDERATOR_STATE_DIR`, `FEDERATOR_PORT` and `FEDERATOR_CLOCK` override the file, and options override both. "
+            "[Variables](environment.md#what-the-dispatcher-reads) override the file, and options override both. "
             "The agent's own file is described in [site-file.md](site-file.md)."
         ),
         record_table(top, known, leave_out=nested),
@@ -222,6 +222,16 @@ def openapi() -> str:
     return json.dumps(description(ROUTES), indent=1, default=str, sort_keys=True) + "\n"
 
 
+def events() -> str:
+    """Events of jobs, and alerts: kinds and fields."""
+
+    def fields(record: Record, types: Mapping[str, str]) -> str:
+        rows = ((f"`{each.name}`", types[each.annotation], each.doc) for each in record.fields)
+        return table(("field", "what it holds", "meaning"), rows)
+
+    return event_docs.events(fields)
+
+
 def errors() -> str:
     """Every named situation with its code and HTTP status."""
     from federator.api.problems import STATUS
@@ -295,7 +305,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "openapi.json": openapi,
     "errors.md": errors,
     "exit-codes.md": exit_codes,
+    "events.md": events,
     "metrics.md": metrics,
+    "environment.md": variable_docs.environment,
     "reasons.md": reasons,
     "lifecycles.md": lifecycles,
     "solver-files.md": solver_docs.solver_files,

@@ -1,7 +1,7 @@
-"""Resolve the dependencies in pyproject.toml and write the two locks under requirements/.
+"""Resolve the dependencies in pyproject.toml and write the locks under requirements/.
 
 `demo.txt` is what a running federation needs, with the build backend that installs the project in place; `dev.txt` is
-the same plus everything the checks and tests use, pinned to the same versions. Both carry hashes and neither names an
+the same plus everything the checks and tests use, pinned to the same versions; `docs.txt` is what builds the documentation's site. All carry hashes and none names an
 index, so that they work wherever pip has been pointed. Run by `make lock`; arguments go on to pip-compile: `make lock ARGS=--upgrade`.
 """
 
@@ -23,7 +23,7 @@ OPTIONS = [
 
 
 def main() -> None:
-    """Write both locks, the larger one first: what suits all of it suits a part, and the smaller one is held to its versions."""
+    """Write the locks, the larger one first: what suits all of it suits a part, and the smaller one is held to its versions."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = declared["project"], declared["dependency-groups"]
     running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
@@ -31,6 +31,7 @@ def main() -> None:
     extras = [each for role in ("gpu", "kubernetes", "etcd", "aws") for each in roles[role]]
     compile_lock("dev", running + extras + groups["dev"], [])
     compile_lock("demo", running, ["--constraint=requirements/dev.txt"])
+    compile_lock("docs", groups["docs"], ["--constraint=requirements/dev.txt"])
 
 
 def compile_lock(name: str, wanted: list[str], options: list[str]) -> None:

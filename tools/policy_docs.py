@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from tools.record_docs import Record, one_line, page, records
 
-KINDS = ("queue", "burst", "budget", "preemption", "calendar", "dataset", "links", "residency")
 SHARED = ("hours", "whose", "residency")
 """Modules whose records are in documents of other kinds, too."""
 
@@ -18,14 +17,17 @@ def policies(record_table: Callable[[Record, Mapping[str, Record]], str]) -> str
         "# Policies",
         (
             "YAML documents with `apiVersion: federator/v1`, `kind`, `metadata: {name}` and `spec`, applied as one set. "
-            "[policies/examples](../../policies/examples) has commented sets to start from."
+            "`policies/examples` has commented sets to start from."
         ),
     ]
+    from federator_policies.documents import KINDS
+
     shared: dict[str, Record] = {}
     for name in SHARED:
         shared |= records(importlib.import_module(f"federator_policies.{name}"))
-    for name in KINDS:
-        module, top = importlib.import_module(f"federator_policies.{name}"), f"{name.capitalize()}Spec"
+    for kind in KINDS.values():
+        module = importlib.import_module(type(kind).__module__)
+        top = f"{module.__name__.rpartition('.')[2].capitalize()}Spec"
         known = shared | records(module)
         text += [
             f"## {module.kind.kind}",

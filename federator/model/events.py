@@ -14,13 +14,16 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened to a job, for its timeline and for server-sent events."""
 
     id: str
+    """In the order in which they happened: `Last-Event-ID` resumes after it."""
     job: str
+    """Empty where it is about no job."""
     at: float
     kind: str
-    """Name of the lifecycle event, for example `placed`."""
+    """Name of the lifecycle event, for example `place`, or one beside it."""
     status: str
+    """Of the job, after it."""
     text: str
-    """Empty in the store where `reason` says it: people are told it in words, too."""
+    """What happened, in words. Empty in the store where `reason` says it."""
     site: str = ""
     placement: str = ""
     reason: Reason | None = None
