@@ -37,11 +37,11 @@ LABELS = ("federator/agent", "federator/status")
 def spans(page: str) -> Iterator[str]:
     """What a page sets in code: lines of blocks of commands, and what is quoted in sentences."""
     whole = text(page)
-    for block in re.findall(r"^```console[^\n]*\n(.*?)^```", whole, flags=re.DOTALL | re.MULTILINE):
-        # A command may go on in the next line.
+    for kind, block in re.findall(r"^```([^\n]*)\n(.*?)^```", whole, flags=re.DOTALL | re.MULTILINE):
+        # A command may go on in the next line, and have a remark beside it.
         for line in block.replace("\\\n", " ").splitlines():
-            if line.startswith("$ "):
-                yield line[2:].split("  #")[0]
+            if line.startswith("$ ") or (kind in ("", "text") and line.startswith("federator")):
+                yield re.split(r"  #|\s{3,}", line.removeprefix("$ "))[0]
     unfenced = re.sub(r"^```.*?^```", "", whole, flags=re.DOTALL | re.MULTILINE)
     yield from re.findall(r"`([^`\n]+)`", unfenced)
 
@@ -116,6 +116,20 @@ def test_environment_variables_are_known(page: str) -> None:
     testing = set(re.findall(r"FEDERATOR_\w+", "\n".join(text(path) for path in tracked() if path.startswith(("tests/", "Makefile")) and path.endswith((".py", ".sh", "Makefile")))))  # fmt: skip
     for name in re.findall(r"FEDERATOR_[A-Z_]*[A-Z]", text(page)):
         assert name in known | testing, f"{page} names {name}"
+
+
+def test_what_the_walks_change_is_there_and_what_they_add_is_not() -> None:
+    """So a walk of CONTRIBUTING.md that no longer fits the tree is seen at once, without being followed."""
+    changed = 0
+    for kind, path, block in re.findall(r"^```(\w+) (\S+/\S+|pyproject\.toml)\n(.*?)^```", text("CONTRIBUTING.md"), flags=re.DOTALL | re.MULTILINE):  # fmt: skip
+        if kind != "diff":
+            assert not (ROOT / path).exists(), f"CONTRIBUTING.md adds {path}, which is there"
+            continue
+        for out in re.findall(r"(?:^-.*\n)+", block, flags=re.MULTILINE):
+            lines = "".join(f"{line[1:]}\n" for line in out.splitlines())
+            assert text(path).count(lines) == 1, f"CONTRIBUTING.md takes these out of {path}:\n{lines}"
+            changed += 1
+    assert changed >= 20
 
 
 def test_the_rules_find_what_is_wrong() -> None:
