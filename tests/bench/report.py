@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from federator import __version__
 from tests.bench.figures import Results, Series
 from tests.bench.harness import Scenario
 
@@ -15,7 +16,7 @@ INTRODUCTION = """\
 
 <!-- Written by `federator bench --report`: do not edit. What the figures mean is in speed.md. -->
 
-What the everyday paths cost on one machine, as `federator bench` measured it. [Why it is as fast as it is, and what was tried](speed.md)
+What the everyday paths cost on one machine, as `federator bench` measured it. [Why it is as fast as it is](speed.md)
 is told elsewhere. Absolute numbers say as much about the machine as about Federator: compare ratios, and weigh a figure with the
 calibration loops beside it.
 """
@@ -65,7 +66,7 @@ def _circumstances(runs: int, remark: str) -> str:
         [
             f"- Date: {time.strftime('%Y-%m-%d', time.gmtime())}",
             f"- Machine: {os.cpu_count()} cores, {memory_gib():.0f} GiB, {cpu_model()}",
-            f"- Python {platform.python_version()}, Linux {platform.release().split('-')[0]}",
+            f"- Federator {__version__}, Python {platform.python_version()}, Linux {platform.release().split('-')[0]}",
             f"- Runs of each figure: up to {runs}",
             *([f"- {remark}"] if remark else []),
             "",

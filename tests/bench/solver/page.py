@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+from federator import __version__
 from tests.bench.report import cpu_model, line, memory_gib
 from tests.bench.solver.goals import judged
 from tests.bench.solver.instances import Instance
@@ -17,7 +18,7 @@ INTRODUCTION = """\
 <!-- Written by `federator bench solver --report`: do not edit. What the figures mean is in planning.md. -->
 
 What turns of the planner cost on synthetic federations, and what they decide is worth beside simpler rules, section by section as `federator bench solver`
-measured it. [How it plans](planning.md) says what a turn is, and what was tried.
+measured it. [How it plans](planning.md) says what a turn is.
 
 *Turn*: the window of the line, the problem to the solver and its plan back, the decision, the check; *warm*: under 3 % churn. Seconds are of the processor.
 *Decision gap*: what a plan starts now is fixed, all else completed as well as a fluid future allows, over a bound that is proven for the whole line, less one; a
@@ -56,7 +57,7 @@ def section(instance: Instance, report: Report, command: str) -> str:
     return "\n".join(
         [
             f"- `{command}`",
-            f"- {time.strftime('%Y-%m-%d', time.gmtime())}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, {cpu_model()}, Python {platform.python_version()}",
+            f"- {time.strftime('%Y-%m-%d', time.gmtime())}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, {cpu_model()}, Federator {__version__}, Python {platform.python_version()}",
             *(f"- {each}" for each in told.splitlines()),
             "",
             *goals,
