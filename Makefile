@@ -77,7 +77,7 @@ test-federation: $(VENV)/.dev-installed  ## every runtime, etcd and a provider i
 	@$(BIN)/python -m pytest -s tests/federation $(ARGS)
 
 sim: $(VENV)/.dev-installed  ## SEEDS=100 federations on virtual time, with everything going wrong, from seed FROM=0
-	@$(BIN)/federator simulate faults --seeds $(or $(SEEDS),100) --from $(or $(FROM),0) --jobs 2
+	@$(BIN)/python -m tests.lab faults --seeds $(or $(SEEDS),100) --from $(or $(FROM),0) --jobs 2
 
 fuzz: $(VENV)/.dev-installed  ## N=5000 inputs that nobody would write, for everything that reads from outside
 	@FEDERATOR_FUZZ=$(or $(N),2000) $(BIN)/python -m pytest -s tests/attacks/test_fuzzing.py -o timeout=0 $(ARGS)

@@ -66,7 +66,7 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
     },
     "Policies and decisions": {
         "policy": policies.app,
-        "simulate": simulate.app,
+        "simulate": simulate.simulate,
         "decisions": decisions.app,
         "solver": solver.app,
         "ledger": ledger.app,

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from federator.cli.contrasting import put, show_contrast, troubles, writable, write_contrast
-from federator.cli.faults import faults
 from federator.cli.forecast_looks import show_looks
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.planner import ready_planner
@@ -34,11 +33,7 @@ TELL_EVERY_S = 30.0
 
 AS_IT_IS, NOT_LIVE = WhatIf(), LiveOptions()
 
-app = App(name="simulate")
-app.command(faults)
 
-
-@app.default
 def simulate(
     *,
     world: Path | None = None,

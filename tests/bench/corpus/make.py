@@ -19,8 +19,6 @@ from msgspec.structs import replace
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning import kernels
-from federator.simulation.faults.plan import draw
-from federator.simulation.faults.running import play_plan
 from federator.simulation.running import simulate
 from federator.simulation.schedulers import Scheduler
 from federator.solving.decide import decide
@@ -29,6 +27,8 @@ from federator.solving.inline import InlineSolver
 from tests.bench.solver.instances import Instance, Parameters
 from tests.bench.solver.measure import CHURN, Outlooks, Report, line_of, windowed
 from tests.lab.comparison.cases import LOADS, all_cases, jobs_of, world_of
+from tests.lab.faults.plan import draw
+from tests.lab.faults.running import play_plan
 from tests.properties.planning.test_each_kind_of_constraint import KINDS
 from tests.scenarios.reading import scenarios
 from tests.support.worlds import worlds_at_random

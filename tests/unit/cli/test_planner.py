@@ -14,12 +14,12 @@ from federator.kernel.errors import Unavailable
 from federator.planning import kernels
 from federator.planning.kernels import shelf
 from tests.lab import table
+from tests.lab.faults import verb
 
 PLAN = (
     "federator.app.serve",
     "federator.cli.demo.runs",
     "federator.simulation.contrast",
-    "federator.simulation.faults.running",
     "federator.simulation.study",
     "federator.solving.decide",
     "federator.solving.judging",
@@ -89,7 +89,7 @@ def test_a_dispatcher_has_it_before_it_listens(
 def _verbs() -> list[Path]:
     folder = Path(federator.cli.__file__).parent
     found = [path for path in folder.rglob("*.py") if _imported(path) & set(PLAN)]
-    return [*found, folder / "bench.py", Path(table.__file__)]
+    return [*found, folder / "bench.py", Path(table.__file__), Path(verb.__file__)]
 
 
 def _imported(path: Path) -> set[str]:

@@ -57,3 +57,13 @@ def test_traces_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.Capt
 def test_what_is_missing_is_told_with_the_laboratorys_own_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(("table",)) == 2
     assert "see python -m tests.lab table --help" in capsys.readouterr().err
+
+
+def test_a_seed_is_played_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(("faults", "--seeds", "1", "--from", "9000")) == 0
+    assert "1 of 1 seeds" in capsys.readouterr().err
+
+
+def test_no_seeds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(("faults", "--seeds", "0")) == 2
+    assert capsys.readouterr().err == "error: --seeds: is not above 0\n"

@@ -22,14 +22,14 @@ from federator.model import series
 from federator.model.placements import Order, PlacementReport, PlacementStatus
 from federator.model.rules import CapRow, CapUnit
 from federator.ports import Transaction
-from federator.simulation.faults import agents, dispatchers
-from federator.simulation.faults.plan import draw
-from federator.simulation.faults.running import play_plan
-from federator.simulation.faults.truth import Finding
 from federator_agent.core import admitting, draft, machine
 from federator_agent.core.instructions import FindRanks, Persist, StartRanks
 from federator_agent.core.reporting import free_now
 from federator_policies.documents import compile_set
+from tests.lab.faults import agents, dispatchers
+from tests.lab.faults.plan import draw
+from tests.lab.faults.running import play_plan
+from tests.lab.faults.truth import Finding
 
 Patch = pytest.MonkeyPatch
 

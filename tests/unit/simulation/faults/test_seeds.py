@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.simulation.faults.running import play
+from tests.lab.faults.running import play
 from tests.support.examples import examples
 
 FRESH = range(9000, 9000 + examples(2))
@@ -29,7 +29,7 @@ def test_a_seed_breaks_no_promise(seed: int) -> None:
 
 def journal(seed: int, hash_seed: int) -> str:
     """All that happens in a seed, as a process of its own tells it."""
-    program = f"from federator.simulation.faults.running import play; play({seed}, print)"
+    program = f"from tests.lab.faults.running import play; play({seed}, print)"
     finished = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from federator.kernel.quantities import parse_instant
 from federator.model.series import Series
-from federator.simulation.faults import running
-from federator.simulation.faults.plan import JobPlan, SeriesPlan, draw
-from federator.simulation.faults.world import World
+from tests.lab.faults import running
+from tests.lab.faults.plan import JobPlan, SeriesPlan, draw
+from tests.lab.faults.world import World
 
 EVERY_S, TIMES = 1800.0, 16
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")

@@ -9,8 +9,8 @@ from federator.control.record import batches
 from federator.control.record.records import Changes
 from federator.control.turns.committer import Committer
 from federator.kernel.errors import TooLarge
-from federator.simulation.faults.plan import draw
-from federator.simulation.faults.running import Outcome, play_plan
+from tests.lab.faults.plan import draw
+from tests.lab.faults.running import Outcome, play_plan
 
 
 def fail_one(patch: pytest.MonkeyPatch) -> set[str]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.capacity import Market, Offer
-from federator.simulation.faults.weather import Spell, Trouble
+from tests.lab.faults.weather import Spell, Trouble
 
 HOUR_S = 3600.0
 SETTLED_S = 120.0

@@ -5,7 +5,7 @@ Nothing here is asked of the dispatcher or of an agent: ranks say when they begi
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -15,12 +15,10 @@ from federator.model.jobs import Job
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.series import Series
 from federator.ports import Transaction
-from federator.simulation.faults.journal import Journal
-from federator.simulation.faults.plan import JobPlan, Plan
-from federator.simulation.faults.processes import FaultLoop
-
-if TYPE_CHECKING:
-    from federator.simulation.faults.hosts import Host, RealRank
+from tests.lab.faults.journal import Journal
+from tests.lab.faults.plan import JobPlan, Plan
+from tests.lab.faults.processes import FaultLoop
+from tests.lab.faults.ranks import RealRank
 
 MOST_FINDINGS = 5
 SHORTEST_S = 1.0
@@ -79,7 +77,6 @@ class Truth:
         self.findings: list[Finding] = []
         self.accepted: dict[str, JobPlan] = {}
         """Jobs that were acknowledged to their users, by id."""
-        self.hosts: dict[str, Host] = {}
         self.seated: set[tuple[str, str]] = set()
         """Placements that a member has ever held slots for, by its disk."""
         self.succeeded: set[str] = set()
@@ -111,7 +108,7 @@ class Truth:
         """True time."""
         return self._loop.time()
 
-    def live(self) -> Iterator["RealRank"]:
+    def live(self) -> Iterator[RealRank]:
         """All ranks that run now."""
         for ranks in self._live.values():
             yield from ranks.values()
@@ -120,7 +117,7 @@ class Truth:
         """Whether anything of the job runs now."""
         return bool(self._live.get(job))
 
-    def ever(self, placement: str) -> dict[int, "RealRank"]:
+    def ever(self, placement: str) -> dict[int, RealRank]:
         """The ranks of a placement that ever ran."""
         return self._all.get(placement, {})
 
@@ -136,14 +133,14 @@ class Truth:
         """Its agent has written down that it ends its part, and asks its ranks to as soon as it can."""
         self._meant_s.setdefault((placement, member), self._loop.time())
 
-    def meant_to_end(self, rank: "RealRank") -> bool:
+    def meant_to_end(self, rank: RealRank) -> bool:
         """Whether it ended after that was written. Even if it was never asked: an agent that died in between cannot tell its end from that of work that has saved itself."""
         meant_s = self._meant_s.get((rank.placement, rank.member))
         return meant_s is not None and rank.ended_s is not None and meant_s <= rank.ended_s
 
     # -- what ranks say -----------------------------------------------------------------------------------------------
 
-    def began(self, rank: "RealRank") -> None:
+    def began(self, rank: RealRank) -> None:
         """A rank runs from now on: is it alone, does it fit, is its gang whole?"""
         live = self._live[rank.job]
         for other in live.values():
@@ -161,7 +158,7 @@ class Truth:
         self._is_whole(rank)
         self._is_within_its_queue(rank)
 
-    def ended(self, rank: "RealRank") -> None:
+    def ended(self, rank: RealRank) -> None:
         """It runs no more."""
         self._live[rank.job].pop((rank.placement, rank.rank), None)
         ranks = self._all[rank.placement]
@@ -170,22 +167,21 @@ class Truth:
         ):
             self.succeeded.add(rank.placement)
 
-    def _fits(self, rank: "RealRank") -> None:
+    def _fits(self, rank: RealRank) -> None:
         """Promise 4, by the hardware: no GPU has two owners, no host more work than it holds."""
-        host = self.hosts[rank.member]
         here = [
             each for each in self.live() if each.member == rank.member and each.slot.host == rank.slot.host
         ]
         gpus = [gpu for each in here for gpu in each.slot.gpus]
-        if len(gpus) != len(set(gpus)) or not set(gpus) <= set(host.pool.numbers):
+        if len(gpus) != len(set(gpus)) or not set(gpus) <= set(rank.pool.numbers):
             self.find(
                 4,
                 f"{rank.slot.host} of {rank.member} has GPUs {sorted(gpus)} in use, after {rank.name} began",
             )
-        if sum(each.slot.cpus_milli for each in here) > host.pool.cpus_milli_per_node:
+        if sum(each.slot.cpus_milli for each in here) > rank.pool.cpus_milli_per_node:
             self.find(4, f"{rank.slot.host} of {rank.member} has more CPUs in use than it has")
 
-    def _is_whole(self, rank: "RealRank") -> None:
+    def _is_whole(self, rank: RealRank) -> None:
         """Promise 3: all ranks at one site, and all of them seated before the first one runs."""
         row = self.rows.placements.get(rank.placement)
         if row is None:
@@ -195,7 +191,7 @@ class Truth:
             return
         if rank.slot.rank >= rank.spec.nodes:
             self.find(3, f"{rank.name}: a rank too many")
-        sites = {self.hosts[each.member].plan.site for each in self._all[rank.placement].values()}
+        sites = {each.site for each in self._all[rank.placement].values()}
         if len(sites) > 1:
             self.find(3, f"{rank.placement} has ranks at {', '.join(sorted(sites))}")
         missing = sorted({member for member in row.members if (rank.placement, member) not in self.seated})
@@ -204,7 +200,7 @@ class Truth:
                 3, f"{rank.name} begins at {rank.member}, and {', '.join(missing)} has never held its part"
             )
 
-    def _is_within_its_queue(self, rank: "RealRank") -> None:
+    def _is_within_its_queue(self, rank: RealRank) -> None:
         """Promise 5: no queue uses more GPUs than its limit."""
         limit = self._plan.limits.get(rank.queue)
         if limit is None:
@@ -213,7 +209,7 @@ class Truth:
         if used > limit:
             self.find(5, f"queue {rank.queue} uses {used} GPUs of {limit}, after {rank.name} began")
 
-    def asked(self, rank: "RealRank") -> None:
+    def asked(self, rank: RealRank) -> None:
         """Promise 9: what is asked to end for the dispatcher's sake was ordered to, durably."""
         row = self.rows.placements.get(rank.placement)
         if row is not None and row.order is not Order.STOP and not row.ended:
@@ -221,11 +217,11 @@ class Truth:
 
     # -- what only the world knows of the work -------------------------------------------------------------------------
 
-    def work(self, rank: "RealRank") -> JobPlan:
+    def work(self, rank: RealRank) -> JobPlan:
         """What it really is."""
         return self._work[rank.spec.name]
 
-    def when_all_run(self, rank: "RealRank", go_on: Callable[["RealRank"], None]) -> None:
+    def when_all_run(self, rank: RealRank, go_on: Callable[[RealRank], None]) -> None:
         """Call `go_on` once all ranks of its gang run: before that, none of them gets anywhere."""
         waiting = self._waiting[rank.placement]
         waiting.append((rank, go_on))
@@ -236,20 +232,20 @@ class Truth:
             for each, go in waiting:
                 go(each)
 
-    def left_s(self, rank: "RealRank") -> float:
+    def left_s(self, rank: RealRank) -> float:
         """How long it still runs."""
         done_s = self._saved_s.get((rank.job, rank.member), 0.0) if rank.resume else 0.0
         return max(SHORTEST_S, self.work(rank).run_s - done_s)
 
-    def exit_code(self, rank: "RealRank") -> int:
+    def exit_code(self, rank: RealRank) -> int:
         """With which code it ends by itself."""
         return 1 if self._attempts[rank.job] <= self.work(rank).fails else 0
 
-    def stubborn(self, rank: "RealRank") -> bool:
+    def stubborn(self, rank: RealRank) -> bool:
         """Whether it heeds no signal but the last."""
         return self.work(rank).stubborn
 
-    def saved(self, rank: "RealRank") -> None:
+    def saved(self, rank: RealRank) -> None:
         """It has saved itself here."""
         done_s = self._saved_s.get((rank.job, rank.member), 0.0) if rank.resume else 0.0
         self._saved_s[rank.job, rank.member] = done_s + self._loop.time() - rank.began_s

@@ -4,6 +4,7 @@ As in `truth`, nothing is asked of a dispatcher while it works. Only when all fa
 """
 
 import math
+from collections.abc import Mapping
 
 from federator.model.capacity import LEASE_ENDED, Lease
 from federator.model.jobs import TERMINAL, Job, JobStatus
@@ -11,10 +12,11 @@ from federator.model.placements import Placement, PlacementStatus
 from federator.model.series import Series, SeriesStatus, series_key
 from federator.planning.wording.told import because_of
 from federator.ports import Transaction
-from federator.simulation.faults.clouds import Cloud, over
-from federator.simulation.faults.journal import Journal
-from federator.simulation.faults.plan import Plan
-from federator.simulation.faults.truth import Truth
+from tests.lab.faults.clouds import Cloud, over
+from tests.lab.faults.hosts import Host
+from tests.lab.faults.journal import Journal
+from tests.lab.faults.plan import Plan
+from tests.lab.faults.truth import Truth
 
 CENT_USD = 0.01
 
@@ -22,9 +24,12 @@ CENT_USD = 0.01
 class Watch:
     """Sees each transaction of the store when it is carried out."""
 
-    def __init__(self, plan: Plan, truth: Truth, cloud: Cloud, journal: Journal) -> None:
+    def __init__(
+        self, plan: Plan, truth: Truth, hosts: Mapping[str, Host], cloud: Cloud, journal: Journal
+    ) -> None:
         self._plan = plan
         self._truth = truth
+        self._hosts = hosts
         self._cloud = cloud
         self._journal = journal
         self.moved_s = 0.0
@@ -164,9 +169,7 @@ class Watch:
     def _judge_loss(self, placement: Placement) -> None:
         """A good end that is not known as one: only if what would have told of it is gone, or if it was being ended."""
         ranks = self._truth.ever(placement.id).values()
-        if not any(
-            self._truth.hosts[rank.member].forgot(rank) or self._truth.meant_to_end(rank) for rank in ranks
-        ):
+        if not any(self._hosts[rank.member].forgot(rank) or self._truth.meant_to_end(rank) for rank in ranks):
             self._truth.find(1, f"{placement.id} has come to a good end and counts as {placement.status}")
 
 

@@ -12,13 +12,13 @@ from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound,
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Accelerators, Checkpoint, JobSpec, JobStatus, Resources, Retry
 from federator.model.series import Overlap, Recurrence
-from federator.simulation.faults.dispatchers import Dispatcher
-from federator.simulation.faults.plan import Deed, JobPlan, SeriesPlan
-from federator.simulation.faults.scene import Scene
 from federator.simulation.virtual_time import ORIGIN_AT
 from federator.wire.every import Repeated
 from federator.wire.http import JobPatch
 from federator.wire.jobfile import JobRequest, read_job, read_job_text
+from tests.lab.faults.dispatchers import Dispatcher
+from tests.lab.faults.plan import Deed, JobPlan, SeriesPlan
+from tests.lab.faults.scene import Scene
 
 T = TypeVar("T")
 AGAIN_S = (1.0, 10.0)

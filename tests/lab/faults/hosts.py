@@ -10,11 +10,12 @@ from collections.abc import Callable
 import msgspec
 
 from federator.model.jobs import JobSpec
-from federator.simulation.faults.clocks import MachineClock
-from federator.simulation.faults.plan import HostPlan
-from federator.simulation.faults.scene import Scene
 from federator_agent.core.lending import HostPool, Slot
 from federator_agent.core.state import Change, Record
+from tests.lab.faults.clocks import MachineClock
+from tests.lab.faults.plan import HostPlan
+from tests.lab.faults.ranks import RealRank
+from tests.lab.faults.scene import Scene
 
 SAVING_S = (1.0, 8.0)
 """A rank that is asked to end has saved itself within that time."""
@@ -62,33 +63,6 @@ class HostDisk:
         self.renewed = None
 
 
-class RealRank:
-    """One process of a job, from its start to its end."""
-
-    def __init__(self, record: Record, spec: JobSpec, slot: Slot, member: str, began_s: float) -> None:
-        self.placement = record.entry.placement
-        self.job = record.entry.job
-        self.queue = record.entry.queue
-        self.rank = slot.rank
-        self.slot = slot
-        self.member = member
-        self.spec = spec
-        self.grace_s = record.entry.grace_s
-        self.resume = record.entry.resume
-        self.began_s = began_s
-        self.began_at = 0.0
-        """By its host's wall clock."""
-        self.ended_s: float | None = None
-        self.ended_at = 0.0
-        self.code: int | None = None
-        self.asked_s: float | None = None
-
-    @property
-    def name(self) -> str:
-        """Placement and rank."""
-        return f"{self.placement[-6:]}.{self.rank}"
-
-
 class Host:
     """One member's machines. `on_end` is the agent's ear while there is one."""
 
@@ -131,7 +105,7 @@ class Host:
         key = (record.entry.placement, slot.rank)
         if key in self._ranks:
             return None
-        began = RealRank(record, spec, slot, self.member, self._loop.time())
+        began = RealRank(record, spec, slot, self.plan, self.pool, self._loop.time())
         began.began_at = self.clock.now()
         self._ranks[key] = began
         if spec.stop_within_s and self._left_s(began) <= began.grace_s:

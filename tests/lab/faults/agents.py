@@ -13,19 +13,20 @@ from federator.kernel.errors import Permanent
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.model.sites import SiteReport
-from federator.simulation.faults.dispatchers import Dispatcher
-from federator.simulation.faults.hosts import Host, RealRank
-from federator.simulation.faults.links import Bulk, Link
-from federator.simulation.faults.nonsense import all_free, nonsense
-from federator.simulation.faults.processes import Process
-from federator.simulation.faults.scene import Scene
-from federator.simulation.faults.weather import Trouble
 from federator.wire import link
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lending import Site
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
+from tests.lab.faults.dispatchers import Dispatcher
+from tests.lab.faults.hosts import Host
+from tests.lab.faults.links import Bulk, Link
+from tests.lab.faults.nonsense import all_free, nonsense
+from tests.lab.faults.processes import Process
+from tests.lab.faults.ranks import RealRank
+from tests.lab.faults.scene import Scene
+from tests.lab.faults.weather import Trouble
 
 REPORT_EVERY_S = 60.0
 PORT = 29_500

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from federator.simulation.faults.plan import SMALL, Size
-from federator.simulation.faults.running import Outcome, play
+from tests.lab.faults.plan import SMALL, Size
+from tests.lab.faults.running import Outcome, play
 
 
 def outcomes(first: int, count: int, workers: int = 1, size: Size = SMALL) -> Iterator[Outcome]:

@@ -6,15 +6,15 @@ from functools import partial
 from typing import Protocol
 
 from federator.kernel.errors import FederatorError, Permanent, Transient
-from federator.simulation.faults.dispatchers import Dispatcher
-from federator.simulation.faults.greeting import greet, hello_of
-from federator.simulation.faults.hosts import Host
-from federator.simulation.faults.network import Connection
-from federator.simulation.faults.processes import Process
-from federator.simulation.faults.scene import Scene
 from federator.wire import link
 from federator_agent.core import events as ev
 from federator_agent.dialling import DIALLING
+from tests.lab.faults.dispatchers import Dispatcher
+from tests.lab.faults.greeting import greet, hello_of
+from tests.lab.faults.hosts import Host
+from tests.lab.faults.network import Connection
+from tests.lab.faults.processes import Process
+from tests.lab.faults.scene import Scene
 
 GREETING_S = 20.0
 REFUSED_PAUSE_S = 300.0

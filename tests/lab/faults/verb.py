@@ -1,4 +1,4 @@
-"""`federator simulate faults`: the dispatcher and its agents on virtual time, while everything around them goes wrong, seed after seed."""
+"""`python -m tests.lab faults`: the dispatcher and its agents on virtual time, while everything around them goes wrong, seed after seed."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration
 
 if TYPE_CHECKING:
-    from federator.simulation.faults.running import Outcome
+    from tests.lab.faults.running import Outcome
 
 SAY_EVERY_S = 10.0
 """Real seconds between two lines where there is no terminal."""
@@ -44,9 +44,9 @@ def faults(
         Print everything that happens. The same seed prints the same bytes.
     """
     from federator.cli.exits import FAILED, OK
-    from federator.simulation.faults.plan import LARGE, SMALL
-    from federator.simulation.faults.running import play
-    from federator.simulation.faults.study import outcomes, story
+    from tests.lab.faults.plan import LARGE, SMALL
+    from tests.lab.faults.running import play
+    from tests.lab.faults.study import outcomes, story
 
     if seeds < 1 or jobs < 1:
         raise Invalid("is not above 0", field="--seeds" if seeds < 1 else "--jobs")
@@ -62,7 +62,7 @@ def faults(
             broken += 1
             progress.clear()
             print(
-                story(outcome, f"federator simulate faults --from {outcome.seed} --seeds 1{among} --journal")
+                story(outcome, f"python -m tests.lab faults --from {outcome.seed} --seeds 1{among} --journal")
             )
     progress.end(broken)
     return FAILED if broken else OK

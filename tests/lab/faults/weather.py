@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from federator.simulation.faults.processes import FaultLoop
+from tests.lab.faults.processes import FaultLoop
 
 
 class Trouble(StrEnum):

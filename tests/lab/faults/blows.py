@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from federator.simulation.faults.clocks import MachineClock
-from federator.simulation.faults.plan import Blow, Strike
-from federator.simulation.faults.processes import Process
-from federator.simulation.faults.world import World
+from tests.lab.faults.clocks import MachineClock
+from tests.lab.faults.plan import Blow, Strike
+from tests.lab.faults.processes import Process
+from tests.lab.faults.world import World
 
 
 def strike(world: World, blow: Blow) -> None:
@@ -66,7 +66,7 @@ def _jump(world: World, blow: Blow) -> None:
 
 
 def _clock(world: World, who: str) -> MachineClock:
-    host = world.truth.hosts.get(who)
+    host = world.hosts.get(who)
     return (
         host.clock if host is not None else next(each.clock for each in world.dispatchers if each.name == who)
     )

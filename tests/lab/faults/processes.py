@@ -87,7 +87,7 @@ class Process:
     def bury(self) -> None:
         """Let its abandoned tasks go, so that nothing complains of them. Called when the simulation is over."""
         for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - there is no other way to say that it was meant
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
             _unwind(task)
 
 
@@ -97,7 +97,7 @@ def _unwind(task: asyncio.Task[Any]) -> None:
     for _ in range(100):
         try:
             coroutine.close()
-        except BaseException:  # noqa: BLE001, S112 - it may raise anything: its world is gone
+        except BaseException:  # noqa: BLE001 - it may raise anything: its world is gone
             continue
         return
 
@@ -182,9 +182,9 @@ def _task(
     task: asyncio.Task[Any] = asyncio.Task(doing, loop=loop, **fields)
     process = _of(fields.get("context"))
     if process is not None:
-        process._tasks.append(task)  # noqa: SLF001 - of this module
-        if len(process._tasks) % 256 == 0:  # noqa: SLF001
-            process._tasks[:] = [each for each in process._tasks if not each.done()]  # noqa: SLF001
+        process._tasks.append(task)
+        if len(process._tasks) % 256 == 0:
+            process._tasks[:] = [each for each in process._tasks if not each.done()]
     return task
 
 

@@ -26,15 +26,15 @@ from federator.settings import (
     Settings,
     TurnSettings,
 )
-from federator.simulation.faults.clocks import MachineClock
-from federator.simulation.faults.clouds import Cloud, CloudHandle
-from federator.simulation.faults.network import Connection
-from federator.simulation.faults.plan import PROVIDER, Plan
-from federator.simulation.faults.processes import Process
-from federator.simulation.faults.scene import Scene
-from federator.simulation.faults.stores import Disk, StoreHandle
 from federator.solving.inline import InlineSolver
 from federator_policies.documents import compile_set, load
+from tests.lab.faults.clocks import MachineClock
+from tests.lab.faults.clouds import Cloud, CloudHandle
+from tests.lab.faults.network import Connection
+from tests.lab.faults.plan import PROVIDER, Plan
+from tests.lab.faults.processes import Process
+from tests.lab.faults.scene import Scene
+from tests.lab.faults.stores import Disk, StoreHandle
 
 CONNECT_S = 10.0
 TERM_S, MARGIN_S = 60.0, 6.0
@@ -153,7 +153,7 @@ class Dispatcher:
         """Stand by until this dispatcher leads, and lead until its term is over; everything is new each time."""
         store = StoreHandle(self._disk, process.loop, self._network.weather, self._chance, self.name)
         reign = Reign(store, self.clock, leader=process.name, term_s=TERM_S, margin_s=MARGIN_S)
-        while not await reign.attempt():  # noqa: ASYNC110 - nothing here knows when another's key expires
+        while not await reign.attempt():
             await asyncio.sleep(STANDBY_LOOK_S)
         self._journal.note(self.name, f"leads, term {reign.number}")
         core = self._assembled(store, reign, f"{process.name}/{reign.number}")

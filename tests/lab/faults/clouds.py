@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 
 from federator.kernel.errors import NoCapacity, Transient
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer
-from federator.simulation.faults.clocks import MachineClock
-from federator.simulation.faults.journal import Journal
-from federator.simulation.faults.network import Network
-from federator.simulation.faults.plan import LAUNCH, PROVIDER, TERMINATE
-from federator.simulation.faults.processes import FaultLoop, coming_to
-from federator.simulation.faults.weather import Trouble
 from federator_providers.fake import FakeProvider
+from tests.lab.faults.clocks import MachineClock
+from tests.lab.faults.journal import Journal
+from tests.lab.faults.network import Network
+from tests.lab.faults.plan import LAUNCH, PROVIDER, TERMINATE
+from tests.lab.faults.processes import FaultLoop, coming_to
+from tests.lab.faults.weather import Trouble
 
 CALL_S = (0.05, 1.5)
 STALE_S = 120.0

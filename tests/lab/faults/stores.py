@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from federator.control.record.leadership import LEADER_KEY
 from federator.kernel.errors import FederatorError, OutcomeUnknown, StoreConflict, Unavailable
 from federator.ports import Change, Item, Page, Transaction
-from federator.simulation.faults.plan import COMMIT
-from federator.simulation.faults.processes import FaultLoop, coming_to
-from federator.simulation.faults.weather import Trouble, Weather
 from federator.store.memory import MemoryStore
+from tests.lab.faults.plan import COMMIT
+from tests.lab.faults.processes import FaultLoop, coming_to
+from tests.lab.faults.weather import Trouble, Weather
 
 T = TypeVar("T")
 PATIENCE_S = 6.0

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 from federator.kernel.errors import FederatorError, Unavailable
-from federator.simulation.faults.processes import FaultLoop, Process
-from federator.simulation.faults.weather import Trouble, Weather
+from tests.lab.faults.processes import FaultLoop, Process
+from tests.lab.faults.weather import Trouble, Weather
 
 T = TypeVar("T")
 HEARTBEAT_S = (10.0, 40.0)

@@ -9,21 +9,21 @@ from federator.kernel.errors import FederatorError
 from federator.model.capacity import RENTED_POOL, LaunchRequest
 from federator.model.identity import Caller, Role
 from federator.model.sites import Member, Site, SiteKind
-from federator.simulation.faults.agents import AgentLife
-from federator.simulation.faults.clocks import MachineClock
-from federator.simulation.faults.clouds import Cloud
-from federator.simulation.faults.dispatchers import CLOUD_SITE, Dispatcher, policies, settled
-from federator.simulation.faults.greeting import key_of
-from federator.simulation.faults.hosts import Host
-from federator.simulation.faults.plan import SETTLED_S, HostPlan, Plan
-from federator.simulation.faults.processes import FaultLoop, Process
-from federator.simulation.faults.scene import Scene
-from federator.simulation.faults.stores import Disk
-from federator.simulation.faults.users import Users
-from federator.simulation.faults.watch import Watch
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.link import JoinRequest
+from tests.lab.faults.agents import AgentLife
+from tests.lab.faults.clocks import MachineClock
+from tests.lab.faults.clouds import Cloud
+from tests.lab.faults.dispatchers import CLOUD_SITE, Dispatcher, policies, settled
+from tests.lab.faults.greeting import key_of
+from tests.lab.faults.hosts import Host
+from tests.lab.faults.plan import SETTLED_S, HostPlan, Plan
+from tests.lab.faults.processes import FaultLoop, Process
+from tests.lab.faults.scene import Scene
+from tests.lab.faults.stores import Disk
+from tests.lab.faults.users import Users
+from tests.lab.faults.watch import Watch
 
 ROOT = Caller(name="root", role=Role.ADMIN)
 RESTART_S = (1.0, 60.0)
@@ -37,8 +37,10 @@ class World:
         scene = self.scene = Scene(plan, loop, tell)
         self.plan, self.loop, self.journal = plan, loop, scene.journal
         self.truth, self.network, self.weather = scene.truth, scene.network, scene.weather
+        self.hosts: dict[str, Host] = {}
+        """Of each member, its machines."""
         self.cloud = Cloud(loop, self.journal, plan.offers, self._booted, self._machine_gone)
-        self.watch = Watch(plan, self.truth, self.cloud, self.journal)
+        self.watch = Watch(plan, self.truth, self.hosts, self.cloud, self.journal)
         store = MemoryStore(MachineClock(loop), incarnation=f"faults-{plan.seed}", history_limit=0)
         self.disk = Disk(store, self.watch.written)
         blobs = MemoryBlobs()
@@ -53,7 +55,7 @@ class World:
         self._counts: dict[str, int] = {}
         self.users = Users(scene, self.dispatchers)
         for host in plan.hosts:
-            self.truth.hosts[host.member] = Host(host, scene)
+            self.hosts[host.member] = Host(host, scene)
 
     async def begin(self) -> None:
         """Dispatchers live, sites are known, agents connect."""
@@ -66,7 +68,7 @@ class World:
         assert not verdict.problems, verdict.problems
         await self.network.ask("user", leader, partial(self._know_sites, leader))
         for member in self.plan.members:
-            self.truth.hosts[member].disk.joined = True
+            self.hosts[member].disk.joined = True
             self.start_agent(member)
         await asyncio.sleep(SETTLED_S - self.loop.time())
 
@@ -100,7 +102,7 @@ class World:
 
     def start_agent(self, member: str) -> None:
         """It lives, unless it does already or its machine is gone."""
-        host = self.truth.hosts[member]
+        host = self.hosts[member]
         if host.gone or member in self.lives:
             return
         number = self._counts[member] = self._counts.get(member, 0) + 1
@@ -115,13 +117,13 @@ class World:
         life = self.lives.pop(member)
         self.graves.append(life.process)
         life.die()
-        host = self.truth.hosts[member]
+        host = self.hosts[member]
         if not host.gone:
             self.loop.later(self.network.chance.uniform(*RESTART_S), self.start_agent, member)
 
     def reboot(self, member: str, *, wiped: bool) -> None:
         """The machine boots anew, with all that is on it."""
-        host = self.truth.hosts[member]
+        host = self.hosts[member]
         life = self.lives.get(member)
         if life is not None:
             life.process.kill()
@@ -133,16 +135,16 @@ class World:
         """A machine is there: it joins, and its agent lives."""
         offer = request.offer
         member = f"{request.name}-0"
-        chance = self.scene.chance(f"machine {len(self.truth.hosts)}")
+        chance = self.scene.chance(f"machine {len(self.hosts)}")
         plan = HostPlan(
             member, CLOUD_SITE, offer.model, 1, offer.gpus, chance.uniform(0.9955, 1.0045), 0.0, 5.0
         )
-        self.truth.hosts[member] = Host(plan, self.scene, RENTED_POOL)
+        self.hosts[member] = Host(plan, self.scene, RENTED_POOL)
         self.journal.note(member[-8:], "boots")
         self.loop.create_task(self._join(member, request.user_data))
 
     async def _join(self, member: str, secret: str) -> None:
-        host = self.truth.hosts[member]
+        host = self.hosts[member]
         key = key_of(member).public_key().public_bytes_raw().hex()
         asked = JoinRequest(public_key=key, member=member)
 
@@ -159,7 +161,7 @@ class World:
             self.start_agent(member)
 
     def _machine_gone(self, name: str) -> None:
-        host = self.truth.hosts.get(f"{name}-0")
+        host = self.hosts.get(f"{name}-0")
         if host is None or host.gone:
             return
         self.journal.note(host.member[-8:], "is gone")

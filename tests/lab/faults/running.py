@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from federator.simulation.faults.blows import calm, processes, strike
-from federator.simulation.faults.plan import SETTLED_S, SMALL, Plan, Size, draw
-from federator.simulation.faults.processes import FaultLoop
-from federator.simulation.faults.questions import Questions
-from federator.simulation.faults.truth import Finding
-from federator.simulation.faults.world import World
 from federator.simulation.overhearing import overheard
+from tests.lab.faults.blows import calm, processes, strike
+from tests.lab.faults.plan import SETTLED_S, SMALL, Plan, Size, draw
+from tests.lab.faults.processes import FaultLoop
+from tests.lab.faults.questions import Questions
+from tests.lab.faults.truth import Finding
+from tests.lab.faults.world import World
 
 STILL_S = 3 * 3600.0
 """The longest job runs for less: where nothing has been written for so long, nothing more will come."""
@@ -111,7 +111,7 @@ async def _until_all_is_over(world: World, submitting: "list[asyncio.Task[None]]
 
 async def _pass_until(world: World, until_s: float) -> None:
     """Let time pass, unless a promise is broken."""
-    while world.loop.time() < until_s and not world.truth.findings:  # noqa: ASYNC110 - it is time that is waited for
+    while world.loop.time() < until_s and not world.truth.findings:
         await asyncio.sleep(min(LOOK_S, until_s - world.loop.time()))
 
 
@@ -121,7 +121,7 @@ def _bury(world: World) -> None:
         process.alive = False
         process.bury()
     for task in asyncio.all_tasks(world.loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - meant so
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
         with contextlib.suppress(BaseException):
             task.get_coro().close()
 

@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator import __version__
 from federator.kernel.errors import Unavailable
-from federator.simulation.faults.network import Connection
 from federator.wire import link
+from tests.lab.faults.network import Connection
 
 
 def key_of(member: str) -> Ed25519PrivateKey:

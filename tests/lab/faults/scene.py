@@ -3,12 +3,12 @@
 import random
 from collections.abc import Callable
 
-from federator.simulation.faults.journal import Journal
-from federator.simulation.faults.network import Network
-from federator.simulation.faults.plan import Plan
-from federator.simulation.faults.processes import FaultLoop
-from federator.simulation.faults.truth import Truth
-from federator.simulation.faults.weather import Weather
+from tests.lab.faults.journal import Journal
+from tests.lab.faults.network import Network
+from tests.lab.faults.plan import Plan
+from tests.lab.faults.processes import FaultLoop
+from tests.lab.faults.truth import Truth
+from tests.lab.faults.weather import Weather
 
 
 class Scene:

@@ -13,9 +13,9 @@ from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Waiting
 from federator.planning.wording.told import told_waiting
-from federator.simulation.faults.dispatchers import Dispatcher
-from federator.simulation.faults.stores import at_once
-from federator.simulation.faults.world import World
+from tests.lab.faults.dispatchers import Dispatcher
+from tests.lab.faults.stores import at_once
+from tests.lab.faults.world import World
 
 PROBES = 6
 """Looks in a row, a minute apart, in which a job waits beside the same idle GPUs, before that counts."""
@@ -119,7 +119,7 @@ class Questions:
         gpus = self._world.plan.works()[job.name].gpus
         found = []
         for member in self._world.plan.members:
-            host = self._world.truth.hosts[member]
+            host = self._world.hosts[member]
             taken = sum(len(rank.slot.gpus) for rank in self._world.truth.live() if rank.member == member)
             held = sum(_gpus_at(each, member) for each in self._world.truth.rows.placements.values())
             # On several hosts what is free may be in pieces: then only a host's worth more than the pieces is room.
