@@ -22,7 +22,6 @@ HERE = Path(__file__).parents[2]
 OWN = {
     "federator/wire/jsontext.py": "the one place",
     "federator/control": "the store's own rows",
-    "federator/simulation": "what this process has written, or the files of its own runs",
     "federator/cli/demo": "what the demonstration's own process prints",
     "agents/federator_agent/kube/carrying.py": "the order that the agent gives its own container",
     "agents/federator_agent/local/watchdog.py": "the agent's own notes; nothing else is imported there",

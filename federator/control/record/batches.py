@@ -102,8 +102,8 @@ class _Batch(Generic[Piece]):
             else:
                 if self._records.takes(more):
                     changes = more
-                elif changes:
-                    break  # it begins the next one
+                elif changes or changes.relies_on:
+                    break  # it begins the next one: alone it may fit
                 else:
                     self.refused.append(Refused(piece, self._too_large(more)))
             self.handled += 1

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from federator.control.record.batches import write_each
@@ -115,6 +115,7 @@ async def _written(store: Store, works: list[Work]) -> None:
 
 
 @given(st.lists(WORK, max_size=25))
+@example([Work(0, 0, 1, 10, fails=False), Work(119, 0, 0, 10, fails=False)])
 def test_a_turn_of_any_size_is_written_in_memory_and_as_etcd_takes_it(works: list[Work]) -> None:
     asyncio.run(_written(MemoryStore(ManualClock()), works))
 
