@@ -23,7 +23,7 @@ LINTED := federator agents providers policies tests tools docs/conf.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help testbed-oidc demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation sim fuzz kills docs site lock clean
+.PHONY: help testbed-oidc demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz kills docs site lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -75,6 +75,9 @@ test-kubernetes: $(VENV)/.dev-installed  ## the Kubernetes runtime at that clust
 
 test-federation: $(VENV)/.dev-installed  ## every runtime, etcd and a provider in one federation, with faults; part of test
 	@$(BIN)/python -m pytest -s tests/federation $(ARGS)
+
+bench: $(VENV)/.dev-installed  ## what the everyday paths cost on this machine, in some ten minutes (ARGS="submit --runs 1")
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 sim: $(VENV)/.dev-installed  ## SEEDS=100 federations on virtual time, with everything going wrong, from seed FROM=0
 	@$(BIN)/python -m tests.lab faults --seeds $(or $(SEEDS),100) --from $(or $(FROM),0) --jobs 2

@@ -7,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 from cyclopts import App, CycloptsError, Group, MissingArgumentError
 
 from federator.cli import (
-    bench,
     capacity,
     decisions,
     explaining,
@@ -77,7 +76,6 @@ VERBS: dict[str, dict[str, Callable[..., object]]] = {
         "serve": serve.serve,
         "store": store.app,
         "token": tokens.app,
-        "bench": bench.app,
     },
 }
 

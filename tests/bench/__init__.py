@@ -1,4 +1,4 @@
-"""What the everyday paths cost on this machine: `federator bench [SCENARIO ...] [--runs 3] [--report FILE]`.
+"""What the everyday paths cost on this machine: `python -m tests.bench [SCENARIO ...] [--runs 3] [--report FILE]`.
 
 A scenario is a module of `tests/bench/scenarios/`; its file's name is its name. It has
 

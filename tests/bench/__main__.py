@@ -1,13 +1,15 @@
-"""`federator bench`, from a checkout: runs the scenarios, shows a table, and writes the page of the docs."""
+"""`python -m tests.bench`, from a checkout: runs the scenarios, shows a table, and writes the page of the docs."""
 
 import argparse
 import asyncio
+import math
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from federator.cli.planner import ready_planner
 from tests.bench.figures import Results
 from tests.bench.harness import SCENARIOS, Scenario, load, run_all
 from tests.bench.report import page, text_table
@@ -16,7 +18,7 @@ from tests.bench.report import page, text_table
 def main() -> int:
     """Run what is asked for. 0: all scenarios did their work, however fast."""
     parser = argparse.ArgumentParser(
-        prog="federator bench", description="Measure the everyday paths on this machine."
+        prog="python -m tests.bench", description="Measure the everyday paths on this machine."
     )
     parser.add_argument(
         "scenarios", nargs="*", metavar="SCENARIO", help=f"all, or some of: {', '.join(SCENARIOS)}"
@@ -32,6 +34,11 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.scenarios) - set(SCENARIOS):
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    if given.runs < 1:
+        parser.error("--runs must be at least 1")
+    if not 0 < given.scale < math.inf:
+        parser.error("--scale must be a number above 0")
+    ready_planner()
     scenarios = [load(name) for name in given.scenarios or SCENARIOS]
     begun = time.monotonic()
 

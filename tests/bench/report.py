@@ -14,9 +14,9 @@ HEADER = ("figure", "median", "least–most", "aim", "ratio", "loop", "fsync")
 INTRODUCTION = """\
 # Benchmarks
 
-<!-- Written by `federator bench --report`: do not edit. What the figures mean is in speed.md. -->
+<!-- Written by `python -m tests.bench --report`: do not edit. What the figures mean is in speed.md. -->
 
-What the everyday paths cost on one machine, as `federator bench` measured it. [Why it is as fast as it is](speed.md)
+What the everyday paths cost on one machine, as `python -m tests.bench` measured it. [Why it is as fast as it is](speed.md)
 is told elsewhere. Absolute numbers say as much about the machine as about Federator: compare ratios, and weigh a figure with the
 calibration loops beside it.
 """

@@ -1,1 +1,1 @@
-"""`federator bench solver`: one turn of the optimizer on synthetic federations, beside simpler rules, against a proven bound."""
+"""`python -m tests.bench.solver`: one turn of the optimizer on synthetic federations, beside simpler rules, against a proven bound."""

@@ -15,9 +15,9 @@ from tests.bench.solver.measure import Report, text
 INTRODUCTION = """\
 # Benchmarks of the planner
 
-<!-- Written by `federator bench solver --report`: do not edit. What the figures mean is in planning.md. -->
+<!-- Written by `python -m tests.bench.solver --report`: do not edit. What the figures mean is in planning.md. -->
 
-What turns of the planner cost on synthetic federations, and what they decide is worth beside simpler rules, section by section as `federator bench solver`
+What turns of the planner cost on synthetic federations, and what they decide is worth beside simpler rules, section by section as `python -m tests.bench.solver`
 measured it. [How it plans](planning.md) says what a turn is.
 
 *Turn*: the window of the line, the problem to the solver and its plan back, the decision, the check; *warm*: under 3 % churn. Seconds are of the processor.

@@ -126,7 +126,7 @@ def test_a_page_has_a_section_for_each_size_and_one_that_is_measured_again_is_re
         report = Report(first_s=[0.01], explained_s=[0.004], memory_mib=100 + number, cold_s=0.1)
         report.turns = [Turn(0.0, 0.02, 0.001, 0.001, 8, "lp", 5.0, 0, 0.03)] * 3
         report.judged = [Judged("planner", 0.02, 3, 0.004), Judged("race", 0.05, 3, None, "no plan")]
-        path.write_text(updated(path, Instance(parameters), report, "federator bench solver --jobs 8"))
+        path.write_text(updated(path, Instance(parameters), report, "python -m tests.bench.solver --jobs 8"))
     told = path.read_text()
     assert list(sections(told)) == ["8 jobs × 2 sites, 1 classes", "10 jobs × 2 sites, 1 classes"]
     assert "memory 102 MiB" in told

@@ -67,7 +67,6 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
     assert federator("submit", str(tmp_path / "none.yaml")).code == 2
     for words, told in (
         (("decisions", "show"), "DECISION: is missing (see federator decisions show --help)"),
-        (("bench", "solver"), "--jobs: is missing (see federator bench solver --help)"),
         (("decisions", "nope"), "replay, list, show (see federator decisions --help)"),
         (("nope",), "logs, ... (see federator --help)"),
     ):
@@ -170,8 +169,6 @@ def test_list_of_all_reads_every_page(federator: Command, fake: FakeDispatcher) 
         ("list --limit -1", "--limit"),
         ("top --every -1", "--every"),
         ("top --every nan", "--every"),
-        ("bench --runs 0", "--runs"),
-        ("bench --scale -1", "--scale"),
         ("logs train --node 2", "--node: train has no node 2 (its nodes are 0 to 1)"),
         ("logs train --node -1", "--node"),
     ],

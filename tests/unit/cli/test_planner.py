@@ -13,6 +13,8 @@ from federator.cli import planner, serve
 from federator.kernel.errors import Unavailable
 from federator.planning import kernels
 from federator.planning.kernels import shelf
+from tests import bench
+from tests.bench import solver as solver_bench
 from tests.lab import table
 from tests.lab.faults import verb
 
@@ -89,7 +91,8 @@ def test_a_dispatcher_has_it_before_it_listens(
 def _verbs() -> list[Path]:
     folder = Path(federator.cli.__file__).parent
     found = [path for path in folder.rglob("*.py") if _imported(path) & set(PLAN)]
-    return [*found, folder / "bench.py", Path(table.__file__), Path(verb.__file__)]
+    benches = [Path(each.__path__[0], "__main__.py") for each in (bench, solver_bench)]
+    return [*found, *benches, Path(table.__file__), Path(verb.__file__)]
 
 
 def _imported(path: Path) -> set[str]:
