@@ -250,12 +250,13 @@ class PolicyKind(Protocol):
 
     kind: str
 
-    def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
-        """Check the decoded `spec` and turn it into rules. Raises `Invalid` with a field path below `$.spec`."""
+    @property
+    def spec(self) -> type[msgspec.Struct]:
+        """The record that `spec` is read into."""
         ...
 
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
+    def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
+        """Check the decoded `spec` and turn it into rules. Raises `Invalid` with a field path below `$.spec`."""
         ...
 
 

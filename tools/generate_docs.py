@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from federator.cli.schema import SCHEMAS, File
 from tools import event_docs, policy_docs, solver_docs, variable_docs, written_fields
 from tools.record_docs import Field, Record, one_line, page, records
 
@@ -294,6 +295,14 @@ def agent_command_line() -> str:
     return page(text)
 
 
+def _schema(file: File) -> Callable[[], str]:
+    def write() -> str:
+        return json.dumps(SCHEMAS[file](), indent=1) + "\n"
+
+    write.__doc__ = f"JSON Schema of {file} files, as `federator schema {file}` prints it."
+    return write
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "job-file.md": job_file,
     "site-file.md": site_file,
@@ -311,10 +320,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reasons.md": reasons,
     "lifecycles.md": lifecycles,
     "solver-files.md": solver_docs.solver_files,
-    "solver-problem.schema.json": solver_docs.problem_schema,
-    "solver-plan.schema.json": solver_docs.plan_schema,
-    "policy.schema.json": policy_docs.schema,
-}
+} | {f"{file}.schema.json": _schema(file) for file in SCHEMAS}
 
 
 def index() -> str:

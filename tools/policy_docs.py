@@ -1,7 +1,6 @@
 """The reference of policies: every kind, with the records that its documents are made of. What several kinds share is told with each."""
 
 import importlib
-import json
 import re
 from collections.abc import Callable, Mapping
 
@@ -37,13 +36,6 @@ def policies(record_table: Callable[[Record, Mapping[str, Record]], str]) -> str
         for record in _inner(known[top], known):
             text += [f"### {record.name}", record.doc, record_table(record, known)]
     return page(text)
-
-
-def schema() -> str:
-    """JSON Schema of policy documents, for editors."""
-    from federator_policies.schema import document_schema
-
-    return json.dumps(document_schema(), indent=2, sort_keys=True) + "\n"
 
 
 def _inner(record: Record, known: Mapping[str, Record]) -> list[Record]:

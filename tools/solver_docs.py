@@ -3,14 +3,13 @@
 import json
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
 
 import msgspec
 
 from federator.model import datasets, rules
 from federator.wire import solver_parts, solver_plan, solver_problem
 from federator.wire.solver_parts import MOST_FORMS
-from tools.record_docs import Record, one_line, page, records
+from tools.record_docs import Record, page, records
 
 TYPES = {
     "str": "text", "Name": "text, not empty", "int": "whole number", "Count": "whole number from 0", "Ranks": "whole number from 1 to 4,096", "Hosts": "whole number from 1 to 100,000",
@@ -50,35 +49,6 @@ def solver_files() -> str:
         (solver_plan.__doc__ or "").split("\n\n", 1)[1].strip(),
         *tables("PlanFile", solver_plan),
     ])  # fmt: skip
-
-
-def problem_schema() -> str:
-    """JSON Schema of a problem file."""
-    return schema(solver_problem.ProblemFile, solver_problem, solver_parts, datasets, rules)
-
-
-def plan_schema() -> str:
-    """JSON Schema of a plan file."""
-    return schema(solver_plan.PlanFile, solver_plan)
-
-
-def schema(kind: type[msgspec.Struct], *modules: ModuleType) -> str:
-    """The JSON Schema of a file, with the words that stand below each field."""
-    found = msgspec.json.schema(kind)
-    known = {name: record for module in modules for name, record in records(module).items()}
-    for name, part in found["$defs"].items():
-        if name in known:
-            part["description"] = known[name].doc.replace("\\|", "|")
-            _describe(part, known[name])
-    title = f"{one_line(kind.__doc__ or '').split('.')[0]}, format 1"
-    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title} | found
-    return json.dumps(whole, indent=1) + "\n"
-
-
-def _describe(part: dict[str, Any], record: Record) -> None:
-    for field in record.fields:
-        if field.doc and field.name in part.get("properties", {}):
-            part["properties"][field.name]["description"] = field.doc.replace("\\|", "|")
 
 
 def tables(top: str, *modules: ModuleType) -> list[str]:

@@ -1,6 +1,5 @@
 """Policies: look, compare, check, apply. A set is applied as a whole, with a reason, as a new version."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from federator.cli.policy_replay import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.wire.governing import PolicyVerdict
-from federator_policies.schema import document_schema
 
 app = App(name="policy", help="Show, check, try and apply policies.")
 app.command(replay)
@@ -130,12 +128,6 @@ def rollback(
     verdict, _ = ask(connection, lambda client: client.rollback_policies(version, reason))
     done = f"version {verdict.version} is in force: the documents of version {version}"
     return _show_verdict(verdict, Written("", [(1, f"version {version}")]), done)
-
-
-@app.command
-def schema() -> None:
-    """Print the JSON Schema of policy documents, for editors and checks before a commit."""
-    print(json.dumps(document_schema(), indent=2, sort_keys=True))
 
 
 def _require(reason: str, remedy: str) -> None:

@@ -55,6 +55,7 @@ class BudgetKind:
     """Checks and compiles `Budget` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Budget"
+    spec = BudgetSpec
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """A cap per period, and where it is per queue, per queue."""
@@ -77,10 +78,6 @@ class BudgetKind:
             for part in _parts(given, scope)
             for period, limit in limits
         )
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(BudgetSpec)
 
 
 kind = BudgetKind()

@@ -103,6 +103,7 @@ class BurstKind:
     """Checks and compiles `BurstPolicy` documents; see `federator.ports.PolicyKind`."""
 
     kind = "BurstPolicy"
+    spec = BurstSpec
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """Filters that open (or close) rented capacity, and a cap for every limit."""
@@ -111,10 +112,6 @@ class BurstKind:
         scope = scope_of(given.who, "$.spec.who")
         _check_mode(given)
         return (*_filters(policy, given, scope), *_caps(policy, given, scope))
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(BurstSpec)
 
 
 kind = BurstKind()

@@ -58,6 +58,7 @@ class CalendarKind:
     """Checks and compiles `Calendar` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Calendar"
+    spec = CalendarSpec
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """An opening, if it opens or closes anything, and a term for every price."""
@@ -72,10 +73,6 @@ class CalendarKind:
                 remedy="write open or closed, or leave it out",
             )
         return (*_opening(policy, pools, given), *_prices(policy, pools, given))
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(CalendarSpec)
 
 
 kind = CalendarKind()

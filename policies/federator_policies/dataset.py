@@ -42,6 +42,7 @@ class DatasetKind:
     """Checks and compiles `Dataset` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Dataset"
+    spec = DatasetSpec
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """One entry of the register."""
@@ -64,10 +65,6 @@ class DatasetKind:
                 labels=given.labels,
             ),
         )
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(DatasetSpec)
 
 
 kind = DatasetKind()

@@ -59,6 +59,7 @@ class LinksKind:
     """Checks and compiles `Links` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Links"
+    spec = LinksSpec
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """One table of links."""
@@ -80,10 +81,6 @@ class LinksKind:
                 rows=rows,
             ),
         )
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(LinksSpec)
 
 
 kind = LinksKind()

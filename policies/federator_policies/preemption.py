@@ -36,6 +36,7 @@ class PreemptionKind:
     """Checks and compiles `Preemption` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Preemption"
+    spec = PreemptionSpec
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """One rule."""
@@ -58,10 +59,6 @@ class PreemptionKind:
                 patience_s=duration_s(given.after_wait, "$.spec.after_wait"),
             ),
         )
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(PreemptionSpec)
 
 
 kind = PreemptionKind()

@@ -147,6 +147,7 @@ class QueueKind:
     """Checks and compiles `Queue` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Queue"
+    spec = QueueSpec
 
     def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
         """The queue's terms, its guarantee, its caps, its prices, and who may use it."""
@@ -160,10 +161,6 @@ class QueueKind:
             *_prices(policy, path, given),
             *_access(policy, path, given),
         )
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(QueueSpec)
 
 
 kind = QueueKind()

@@ -55,6 +55,7 @@ class ResidencyKind:
     """Checks and compiles `Residency` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Residency"
+    spec = ResidencySpec
 
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """A filter that denies all places but these, or these."""
@@ -85,10 +86,6 @@ class ResidencyKind:
                 remedy="write only: {regions: [eu-west]}, or never: {kinds: [cloud]}",
             )
         return tuple(rules)
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(ResidencySpec)
 
 
 kind = ResidencyKind()

@@ -1,61 +1,55 @@
 """The published JSON Schema of policy documents, for editors: one for all kinds, told apart by `kind`."""
 
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from federator.ports import PolicyKind
+from federator.wire.fields import NAME
+from federator.wire.schema import DIALECT, record_schema
 from federator_policies.documents import API_VERSION, KINDS
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-
-def document_schema(kinds: Mapping[str, PolicyKind] = KINDS) -> dict[str, object]:
+def document_schema(kinds: Mapping[str, PolicyKind] = KINDS) -> dict[str, Any]:
     """JSON Schema of one document of any of these kinds."""
-    definitions: dict[str, object] = {}
+    definitions: dict[str, Any] = {}
     documents = []
     for name, kind in sorted(kinds.items()):
-        described = kind.schema()
-        own = described.pop("$defs", {})
-        assert isinstance(own, dict), "msgspec writes definitions as a mapping"
-        definitions |= {f"{name}.{part}": _renamed(schema, name) for part, schema in own.items()}
-        documents.append(_document(name, _renamed(described, name)))
-    return {
-        "$schema": DIALECT,
-        "title": "A policy of Federator",
-        "oneOf": documents,
-        "$defs": definitions,
-    }
+        spec = _renamed(record_schema(kind.spec), name)
+        definitions |= {f"{name}.{part}": schema for part, schema in spec.pop("$defs").items()}
+        documents.append(_document(name, kind.spec, spec))
+    return {"$schema": DIALECT, "title": "A policy of Federator", "oneOf": documents, "$defs": definitions}
 
 
-def _document(kind: str, spec: object) -> dict[str, object]:
-    name = {"type": "string", "minLength": 1, "maxLength": 63}
+def _document(kind: str, spec: Any, schema: dict[str, Any]) -> dict[str, Any]:
     metadata = {
         "type": "object",
-        "properties": {"name": name},
+        "description": "What the document is called.",
+        "properties": {"name": {"type": "string", "pattern": f"^{NAME.pattern}$"}},
         "required": ["name"],
         "additionalProperties": False,
     }
-    properties = {
-        "apiVersion": {"const": API_VERSION},
-        "kind": {"const": kind},
-        "metadata": metadata,
-        "spec": spec,
-    }
+    needed = ["spec"] if any(field.required for field in msgspec.structs.fields(spec)) else []
     return {
         "title": kind,
         "type": "object",
-        "properties": properties,
-        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {
+            "apiVersion": {"const": API_VERSION},
+            "kind": {"const": kind},
+            "metadata": metadata,
+            "spec": schema,
+        },
+        "required": ["apiVersion", "kind", "metadata", *needed],
         "additionalProperties": False,
     }
 
 
-def _renamed(schema: object, kind: str) -> object:
+def _renamed(schema: Any, kind: str) -> Any:
     """With references into this kind's own definitions."""
     if isinstance(schema, dict):
         return {
             key: f"#/$defs/{kind}.{value.rsplit('/', 1)[1]}" if key == "$ref" else _renamed(value, kind)
             for key, value in schema.items()
         }
-    if isinstance(schema, list | tuple):
-        return [_renamed(each, kind) for each in schema]
-    return schema
+    return [_renamed(each, kind) for each in schema] if isinstance(schema, list | tuple) else schema

@@ -27,6 +27,7 @@ class TeamKind:
     """Checks and compiles `Team` documents; see `federator.ports.PolicyKind`."""
 
     kind = "Team"
+    spec = TeamSpec
 
     def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
         """One rule."""
@@ -46,10 +47,6 @@ class TeamKind:
                 admins=read_users(given.admins, "$.spec.admins"),
             ),
         )
-
-    def schema(self) -> dict[str, object]:
-        """JSON Schema of `spec`."""
-        return msgspec.json.schema(TeamSpec)
 
 
 kind = TeamKind()

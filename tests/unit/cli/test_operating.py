@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from federator.cli.schema import SCHEMAS
 from federator.model.capacity import Pool
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.identity import Scope
@@ -33,6 +34,7 @@ from federator.wire.http import (
     TokenRow,
 )
 from federator.wire.rights import QueueRights, TeamRow
+from tests.architecture.sources import text
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.support.worlds import a_job, a_plan, a_pool, a_world, placed
 from tests.unit.cli.answers import NOW, TIME, row
@@ -253,15 +255,12 @@ def test_policy_rollback_wants_a_version_and_a_reason(federator: Command, fake: 
     assert msgspec.json.decode(fake.heard[-1].body) == {"version": 3, "reason": "too strict"}
 
 
-def test_policy_schema_needs_no_dispatcher(federator: Command, fake: FakeDispatcher) -> None:
-    schema = msgspec.json.decode(federator("policy", "schema").out)
-    assert {each["title"] for each in schema["oneOf"]} >= {
-        "Budget",
-        "BurstPolicy",
-        "Calendar",
-        "Preemption",
-        "Queue",
-    }
+@pytest.mark.parametrize("file", SCHEMAS)
+def test_schemas_are_printed_as_they_are_published(
+    federator: Command, fake: FakeDispatcher, file: str
+) -> None:
+    printed = msgspec.json.decode(federator("schema", file).out)
+    assert printed == msgspec.json.decode(text(f"docs/reference/{file}.schema.json"))
     assert not fake.heard
 
 

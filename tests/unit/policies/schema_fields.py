@@ -1,13 +1,13 @@
 """The fields that a kind of policy accepts, read off its published schema."""
 
 from federator.ports import PolicyKind
+from federator.wire.schema import record_schema
 
 
 def field_paths(kind: PolicyKind) -> set[str]:
     """Paths such as `limit.gpus` of all fields that hold a value of their own."""
-    schema = kind.schema()
+    schema = record_schema(kind.spec)
     definitions = schema["$defs"]
-    assert isinstance(definitions, dict)
 
     def below(node: object, path: str) -> set[str]:
         assert isinstance(node, dict)

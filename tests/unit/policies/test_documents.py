@@ -8,6 +8,7 @@ import pytest
 from federator.kernel.errors import Invalid, Permanent
 from federator.model.rules import BurstMode, Effect, Filter, PolicyRule, QueueTerms
 from federator_policies.documents import KINDS, compile_set, load
+from federator_policies.team import TeamSpec
 
 
 def doc(kind: str, name: str, spec: str = "{}") -> str:
@@ -189,12 +190,10 @@ def test_caps_on_priority_and_value_hold_for_all_below() -> None:
 def test_a_third_partys_kind_is_compiled_beside_ours() -> None:
     class Pet:
         kind = "Pet"
+        spec = TeamSpec
 
         def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
             return (QueueTerms(policy=f"Pet/{name}", queue="pets", max_priority=1),)
-
-        def schema(self) -> dict[str, object]:
-            return {}
 
     rules = compile_set(
         load(doc("Pet", "p") + "---\n" + doc("BurstPolicy", "b", "{who: {queues: [pets]}}")),

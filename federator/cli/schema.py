@@ -1,0 +1,52 @@
+"""`schema`: the JSON Schemas of files that people and programs write, for editors and for checks before a commit."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from federator.cli.output import show_data
+from federator.wire.schema import file_schema
+
+File = Literal["policy", "settings", "solver-plan", "solver-problem"]
+
+
+def schema(file: File, /) -> None:
+    """Print the JSON Schema of a kind of file. It asks no dispatcher.
+
+    Parameters
+    ----------
+    file:
+        Policy documents, the dispatcher's settings, or what `federator solver` reads and writes.
+    """
+    show_data(SCHEMAS[file](), "json")
+
+
+def _policy() -> dict[str, Any]:
+    from federator_policies.schema import document_schema
+
+    return document_schema()
+
+
+def _settings() -> dict[str, Any]:
+    from federator.settings import Settings
+
+    return file_schema(Settings, "Settings of the dispatcher of Federator")
+
+
+def _solver_plan() -> dict[str, Any]:
+    from federator.wire.solver_plan import PlanFile
+
+    return file_schema(PlanFile, "A plan for Federator's solver, format 1")
+
+
+def _solver_problem() -> dict[str, Any]:
+    from federator.wire.solver_problem import ProblemFile
+
+    return file_schema(ProblemFile, "A problem for Federator's solver, format 1")
+
+
+SCHEMAS: dict[File, Callable[[], dict[str, Any]]] = {
+    "policy": _policy,
+    "settings": _settings,
+    "solver-plan": _solver_plan,
+    "solver-problem": _solver_problem,
+}

@@ -1,0 +1,104 @@
+"""The published JSON Schemas describe every field, take every file on the pages and among the examples, and refuse what the readers refuse."""
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, get_args
+
+import jsonschema_rs
+import pytest
+
+from federator.cli.schema import File
+from federator.kernel.errors import Invalid
+from federator.settings import Settings
+from federator.wire.records import decode
+from federator.wire.yamltext import read_documents, write_document
+from federator_policies.documents import compile_set, load
+from tests.architecture.sources import text, tracked
+
+READERS: dict[str, Callable[[Any], object]] = {
+    "policy": lambda value: compile_set(load(write_document(value))),
+    "settings": lambda value: decode(value, Settings, "$"),
+}
+SIGNS = {"policy": {"apiVersion"}, "settings": {"server", "providers", "oidc", "turn", "store", "retention", "limits"}}  # fmt: skip
+"""Any of these at the top of a document on a page or in an example tells its kind."""
+WRONG: dict[str, list[dict[str, Any]]] = {
+    "policy": [
+        {"spec": {"weigth": 1}},
+        {"spec": {"weight": 0}},
+        {"spec": {"allow": [{"must": "yes"}]}},
+        {"kind": "Nonsense"},
+        {"metadata": {}},
+        {"metadata": {"name": "a b"}},
+        {"kind": "Budget"},
+        {"kind": "BurstPolicy", "spec": {"when": {"mode": "sometimes"}}},
+    ],
+    "settings": [
+        {"sever": {}},
+        {"server": {"port": "7070"}},
+        {"turn": {"stages": "lp"}},
+        {"visibility": {"jobs": "nobody"}},
+        {"store": {"etcd": {"endpoints": []}}},
+        {"oidc": {"issuer": "https://id.example.org"}},
+    ],
+}
+LEAST: dict[str, dict[str, Any]] = {
+    "policy": {"apiVersion": "federator/v1", "kind": "Queue", "metadata": {"name": "a"}},
+    "settings": {},
+}
+
+
+def schema(file: str) -> Any:
+    return json.loads(text(f"docs/reference/{file}.schema.json"))
+
+
+@cache
+def written() -> tuple[tuple[str, str, Any], ...]:
+    """All YAML documents on pages and among the examples: what kind of file it is, where, and the value."""
+    texts = [(path, text(path)) for path in tracked() if re.fullmatch(r"\w+/examples/.*\.yaml", path)]
+    for path in tracked():
+        if path.startswith(("docs/", "README.md")) and path.endswith(".md"):
+            blocks = re.findall(r"```yaml(?! typo)[^\n]*\n(.*?)```", text(path), flags=re.DOTALL)
+            texts += [(path, block) for block in blocks]
+    return tuple(
+        (file, path, document.value)
+        for path, found in texts
+        for document in read_documents(found)
+        if isinstance(document.value, dict)
+        for file, signs in SIGNS.items()
+        if document.value.keys() & signs
+    )
+
+
+@pytest.mark.parametrize("file", get_args(File))
+def test_every_field_says_what_it_means(file: str) -> None:
+    """Or the record that it holds does."""
+    parts = schema(file)["$defs"]
+    silent = [
+        f"{name}.{field}"
+        for name, part in parts.items()
+        for field, about in part.get("properties", {}).items()
+        if not (about.get("description") or parts.get(about.get("$ref", "").rpartition("/")[2]))
+        and about.keys() != {"enum"}  # what tells records of several kinds apart
+    ]
+    assert not silent
+
+
+@pytest.mark.parametrize("file", READERS)
+def test_what_is_on_pages_and_among_examples_is_taken(file: str) -> None:
+    validator = jsonschema_rs.validator_for(schema(file))
+    found = [(path, value) for kind, path, value in written() if kind == file]
+    assert len(found) >= 3
+    for path, value in found:
+        assert not [f"{path}: {error.message}" for error in validator.iter_errors(value)]
+
+
+@pytest.mark.parametrize(("file", "change"), [(file, each) for file, all_ in WRONG.items() for each in all_])
+def test_what_is_wrong_is_refused_by_schema_and_reader(file: str, change: dict[str, Any]) -> None:
+    validator = jsonschema_rs.validator_for(schema(file))
+    READERS[file](LEAST[file])
+    validator.validate(LEAST[file])
+    assert not validator.is_valid(LEAST[file] | change)
+    with pytest.raises((Invalid, ExceptionGroup)):
+        READERS[file](LEAST[file] | change)
