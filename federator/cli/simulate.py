@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from cyclopts import Parameter
 
 from federator.cli.contrasting import put, show_contrast, troubles, writable, write_contrast
-from federator.cli.forecast_looks import show_looks
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.planner import ready_planner
 from federator.cli.session import HERE, Connection
@@ -51,7 +50,6 @@ def simulate(
     schedule_out: Path | None = None,
     json: Path | None = None,
     report: Path | None = None,
-    looks: str | None = None,
     what_if: WhatIf = AS_IT_IS,
     live: LiveOptions = NOT_LIVE,
     connection: Connection = HERE,
@@ -69,7 +67,7 @@ def simulate(
     policies:
         A folder or file of policies, in place of the world's.
     scheduler:
-        One or more of ours, greedy, fifo, random, threshold, race, race-incremental, isolated, starburst.
+        One or more of ours, greedy, fifo, threshold, isolated.
     seed:
         One or more; each scheduler is run with each.
     deadline_k:
@@ -92,14 +90,14 @@ def simulate(
         Write all figures to this file.
     report:
         Write a page of tables to this HTML file; it opens without a network.
-    looks:
-        So often, such as 30m, look at what open jobs are told of their starts and ends, and say how often that was true.
     """
     from federator.cli.exits import FAILED, OK
     from federator.simulation.loads import LoadOptions
+    from federator.simulation.schedulers import scheduler as named
     from federator.simulation.study import runs, summarised
     from federator.simulation.world import scaled
 
+    chosen = [named(name) for name in scheduler]
     writable(schedule_out, json, report)
     given = _given(world, trace, policies, live, connection)
     options = LoadOptions(
@@ -113,8 +111,9 @@ def simulate(
     )
     where = scaled(given.world, _above_zero(capacity, "--capacity"))
     progress = _begin()
+    many = len(scheduler) * len(seed) > 1
     if what_if:
-        if len(scheduler) * len(seed) > 1:
+        if many:
             raise Invalid(
                 "takes one scheduler and one seed", field="what if", remedy="leave out the other ones"
             )
@@ -122,9 +121,7 @@ def simulate(
         return _what_if(asked, what_if, progress, _Files(schedule_out, json, report))
     done: list[Run] = []
     unwritten: list[Invalid] = []
-    many = len(scheduler) * len(seed) > 1
-    looks_s = _interval_s(looks, "--looks")
-    for run, outcome in runs(where, given.jobs, options, scheduler, seed, progress.watch, looks_s=looks_s):
+    for run, outcome in runs(where, given.jobs, options, chosen, seed, progress.watch):
         progress.end(run)
         done.append(run)
         if schedule_out is not None:
@@ -345,7 +342,6 @@ def _show(study: "Study", remarks: Sequence[str]) -> None:
     ]
     show_rows(study.summaries, columns, "table", empty="nothing was run")
     for run in study.runs:
-        show_looks(run)
         for trouble in (*run.figures.violations[:5], *run.figures.faults[:5]):
             print(f"{run.figures.scheduler}, seed {run.figures.seed}: {trouble}", file=sys.stderr)
 
@@ -357,13 +353,6 @@ def _duration_s(text: str | None, option: str) -> float | None:
         return parse_duration_s(text)
     except ValueError as error:
         raise Invalid(str(error), field=option) from None
-
-
-def _interval_s(text: str | None, option: str) -> float | None:
-    every_s = _duration_s(text, option)
-    if every_s is not None and every_s <= 0:
-        raise Invalid("must be above 0", field=option, remedy="write for example 30m")
-    return every_s
 
 
 def _above_zero(value: float, option: str) -> float:

@@ -15,7 +15,6 @@ from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.running import Moment, Outcome, simulate
 from federator.simulation.schedule import DONE, Attempt
 from federator.simulation.schedulers import scheduler
-from federator.simulation.series import series
 from federator.simulation.study import Run
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
@@ -154,7 +153,7 @@ def _run(
     outcome = simulate(side.world, jobs, scheduler(by), seed=seed, watch=heard, tolerant=True)
     accepted = [job for job in jobs if job.name not in outcome.refused]
     made: Figures = msgspec.structs.replace(figures(outcome, side.world, accepted), scheduler=side.name)
-    return Run(figures=made, series=series(outcome.schedule, side.world, accepted, side.name, seed)), outcome
+    return Run(figures=made), outcome
 
 
 def contrast(

@@ -8,7 +8,7 @@ for ever.
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +16,6 @@ import msgspec
 from federator.kernel.errors import Bug, Permanent
 from federator.model.capacity import Instance
 from federator.simulation.federation import Federation
-from federator.simulation.looks import Look, looks_at
 from federator.simulation.overhearing import overheard
 from federator.simulation.recorder import Recorder
 from federator.simulation.schedule import Schedule
@@ -56,11 +55,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Of each job that was placed, why it went where it went last."""
     refused: dict[str, str] = {}
     """Jobs that were not accepted, and why: only where that was asked for."""
-    looks: tuple[Look, ...] = ()
-    """What jobs were told of their starts and ends: only where that was asked for."""
 
 
 Watch = Callable[[Moment], None]
+Beside = Callable[[Federation, Recorder], Coroutine[None, None, None]]
+"""What goes on for ever beside a simulation, such as looking at it now and then."""
 
 
 def simulate(  # noqa: PLR0913 - each is an option of a run
@@ -72,18 +71,17 @@ def simulate(  # noqa: PLR0913 - each is an option of a run
     watch: Watch | None = None,
     tolerant: bool = False,
     encoded: bool = False,
-    looks_every_s: float | None = None,
+    beside: Beside | None = None,
 ) -> Outcome:
     """Run the federation of that world on these jobs. Raises `Invalid` where policies or jobs are not acceptable to the dispatcher, `Bug` where it fails.
 
     `tolerant`: a job that is refused is written down, and the others go on. `encoded`: messages between dispatcher and agents go as text.
-    `looks_every_s`: so often it is looked at what open jobs are told of their starts and ends.
+    `beside`: started with the trace, and cancelled at its end.
     """
     gc.set_threshold(*GC_THRESHOLD)
     ordered = sorted(jobs, key=lambda job: (job.submit_s, job.name))
     with overheard(faults := _Faults()):
         refused: dict[str, str] | None = {} if tolerant else None
-        looking = _Looking(looks_every_s)
         federation, schedule, reasons = run(
             lambda loop: _simulate(
                 loop,
@@ -91,7 +89,7 @@ def simulate(  # noqa: PLR0913 - each is an option of a run
                 ordered,
                 watch,
                 refused,
-                looking,
+                beside,
             )
         )
     instances = [machine for cloud in federation.clouds.values() for machine in cloud.final().values()]
@@ -103,26 +101,7 @@ def simulate(  # noqa: PLR0913 - each is an option of a run
         faults=tuple(faults.heard),
         reasons=reasons,
         refused=refused or {},
-        looks=tuple(looking.looks),
     )
-
-
-class _Looking:
-    """Looks at all open jobs every so often."""
-
-    def __init__(self, every_s: float | None) -> None:
-        self._every_s = every_s
-        self.looks: list[Look] = []
-
-    async def go_on(self, federation: Federation, recorder: Recorder) -> None:
-        """For ever."""
-        core = federation.core
-        while self._every_s is not None:
-            await asyncio.sleep(self._every_s)
-            now_at = federation.clock.now()
-            for job in core.records.open_jobs.values():
-                name = recorder.name_of(job.id)
-                self.looks += looks_at(name, core.views.row(job), now_at, ORIGIN_AT)
 
 
 async def _simulate(
@@ -131,12 +110,12 @@ async def _simulate(
     jobs: Sequence[TraceJob],
     watch: Watch | None,
     refused: dict[str, str] | None,
-    looking: _Looking,
+    beside: Beside | None,
 ) -> tuple[Federation, Schedule, dict[str, str]]:
     federation = make()
     await federation.begin()
     recorder = Recorder(federation.core.records, ORIGIN_AT)
-    watching = [loop.create_task(looking.go_on(federation, recorder))]
+    watching = [loop.create_task(beside(federation, recorder))] if beside else []
     watching += [loop.create_task(_report(loop, jobs, recorder, watch))] if watch else []
     began_s = loop.time()
     for job in jobs:

@@ -12,10 +12,8 @@ import msgspec
 
 from federator.simulation.accounting import Figures, figures
 from federator.simulation.loads import LoadOptions, prepared
-from federator.simulation.looks import Judged, judged
 from federator.simulation.running import Moment, Outcome, simulate
-from federator.simulation.schedulers import scheduler
-from federator.simulation.series import Series, series
+from federator.simulation.schedulers import Scheduler
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
 
@@ -36,9 +34,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One simulation, as it is reported; the schedule itself is written as a table."""
 
     figures: Figures
-    series: Series
-    looks: tuple[Judged, ...] = ()
-    """How often what jobs were told of their starts and ends was true; where that was asked for."""
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -72,26 +67,21 @@ def runs(
     world: World,
     trace: Sequence[TraceJob],
     options: LoadOptions,
-    schedulers: Sequence[str],
+    schedulers: Sequence[Scheduler],
     seeds: Sequence[int],
     watch: Watch | None = None,
-    *,
-    looks_s: float | None = None,
 ) -> Iterator[tuple[Run, Outcome]]:
-    """Simulate each scheduler with each seed, one after another. Raises `Invalid`, before anything is run, for an unknown scheduler and jobs that one cannot take."""
-    chosen = [scheduler(name) for name in schedulers]
+    """Simulate each scheduler with each seed, one after another. Raises `Invalid`, before anything is run, for jobs that a scheduler cannot take."""
     for seed in seeds:  # all of it before the first run: what is wrong with the last must not cost the others
-        for bind in (each.bind for each in chosen if each.bind):
+        for bind in (each.bind for each in schedulers if each.bind):
             for job in prepared(trace, options, seed, world):
                 bind(job, world, seed)
     for seed in seeds:
         jobs = prepared(trace, options, seed, world)
-        for each in chosen:
+        for each in schedulers:
             heard = None if watch is None else _named(watch, each.name, seed)
-            outcome = simulate(world, jobs, each, seed=seed, watch=heard, looks_every_s=looks_s)
-            shown = series(outcome.schedule, world, jobs, each.name, seed)
-            told = judged(outcome.looks, outcome.schedule)
-            yield Run(figures=figures(outcome, world, jobs), series=shown, looks=told), outcome
+            outcome = simulate(world, jobs, each, seed=seed, watch=heard)
+            yield Run(figures=figures(outcome, world, jobs)), outcome
 
 
 def _named(watch: Watch, name: str, seed: int) -> Callable[[Moment], None]:

@@ -1,30 +1,129 @@
-"""`python -m tests.lab report`: the page of a study with plots."""
+"""`python -m tests.lab report`: schedulers on one trace, with plots, and how honest their forecasts are."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
+from cyclopts import Parameter
 
 from federator.cli.contrasting import put
+from federator.cli.planner import ready_planner
 from federator.kernel.errors import Invalid
-from tests.lab.study_page import page_of
+from federator.kernel.quantities import parse_duration_s
+
+if TYPE_CHECKING:
+    from federator.simulation.loads import LoadOptions
+    from federator.simulation.schedulers import Scheduler
+    from federator.simulation.study import Run
+    from federator.simulation.work import TraceJob
+    from federator.simulation.world import World
+    from tests.lab.series import Series
 
 
-def report(figures: Path, *, out: Path = Path("report.html")) -> None:
-    """Write the report of a simulation as a page with plots; it opens without a network.
+def report(
+    *,
+    world: Path,
+    trace: Path,
+    policies: Path | None = None,
+    scheduler: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = ("ours",),
+    seed: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative="")] = (0,),
+    deadline_k: float | None = None,
+    sigma: float | None = None,
+    load: float = 1.0,
+    length: str | None = None,
+    looks: str | None = None,
+    out: Path = Path("report.html"),
+) -> int:
+    """Simulate schedulers on a trace, and write a page with plots; it opens without a network.
 
     Parameters
     ----------
-    figures:
-        What `federator simulate` or `federator policy replay` has written with --json.
+    world:
+        As of `federator simulate`, like the options up to `length`.
+    trace:
+        The jobs.
+    policies:
+        In place of the world's.
+    scheduler:
+        Some of those of the comparison.
+    seed:
+        Plots are of the first, the table is of all.
+    deadline_k:
+        Give every job a deadline of its submission + k × its true run time.
+    sigma:
+        Let users err in their estimates: true run time × e^N(0, sigma²).
+    load:
+        Submit each job so many times.
+    length:
+        Take the jobs of so long a time, such as 1d.
+    looks:
+        So often, such as 30m, look at what open jobs are told of their starts and ends, and say how often that was true.
     out:
         The HTML file.
     """
+    from federator.cli.exits import FAILED, OK
+    from federator.simulation.loads import LoadOptions
+    from federator.simulation.report import page
+    from federator.simulation.study import Study, summarised
+    from federator.simulation.traces import read_trace
+    from federator.simulation.world_files import load_world
+    from tests.lab.schedulers import scheduler as named
+    from tests.lab.study_page import plots_of
+
+    where, jobs = load_world(world, policies), read_trace(trace)
+    options = LoadOptions(
+        length_s=_seconds(length, "--length"), load=load, deadline_k=deadline_k, sigma=sigma
+    )
+    chosen = [named(name) for name in scheduler]
+    ready_planner()
+    found = list(_runs(where, jobs, options, chosen, seed, _seconds(looks, "--looks")))
+    runs = tuple(run for run, _ in found)
+    study = Study(
+        world=where.name,
+        gpus=where.gpus,
+        trace=trace.name,
+        options=options,
+        capacity=1.0,
+        runs=runs,
+        summaries=summarised(runs),
+    )
+    put(out, page(study, plots=plots_of([series for _, series in found if series.seed == seed[0]])))
+    return FAILED if any(run.figures.violations or run.figures.faults for run in runs) else OK
+
+
+def _runs(
+    world: "World",
+    trace: "Sequence[TraceJob]",
+    options: "LoadOptions",
+    schedulers: "Sequence[Scheduler]",
+    seeds: Sequence[int],
+    looks_s: float | None,
+) -> "Iterator[tuple[Run, Series]]":
+    from federator.simulation.accounting import figures
+    from federator.simulation.loads import prepared
+    from federator.simulation.running import simulate
+    from federator.simulation.study import Run
+    from tests.lab.looks import Looking, judged, show
+    from tests.lab.series import series
+
+    for seed in seeds:
+        jobs = prepared(trace, options, seed, world)
+        for each in schedulers:
+            looking = Looking(looks_s) if looks_s else None
+            outcome = simulate(world, jobs, each, seed=seed, beside=looking.beside if looking else None)
+            if looking is not None:
+                show(f"{each.name}, seed {seed},", judged(looking.looks, outcome.schedule))
+            run = Run(figures=figures(outcome, world, jobs))
+            yield run, series(outcome.schedule, world, jobs, each.name, seed)
+
+
+def _seconds(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
     try:
-        page = page_of(figures.read_bytes())
-    except msgspec.MsgspecError as error:
-        raise Invalid(
-            f"has no figures of a simulation: {error}",
-            field=str(figures),
-            remedy="write it with federator simulate --json",
-        ) from None
-    put(out, page)
+        seconds = parse_duration_s(text)
+    except ValueError as error:
+        raise Invalid(str(error), field=option) from None
+    if seconds <= 0:
+        raise Invalid("must be above 0", field=option, remedy="write for example 30m")
+    return seconds

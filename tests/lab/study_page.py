@@ -1,21 +1,13 @@
-"""The report of a study with plots: curves, bars and maps of what `federator simulate --json` has written.
-
-Plots are of the first seed, the table is of all.
-"""
+"""The plots of a report: curves, bars and maps of what schedulers did with one seed."""
 
 from collections.abc import Sequence
 from html import escape
 
-import msgspec
-
 from federator.kernel.quantities import format_duration
-from federator.simulation.contrast import Contrast
-from federator.simulation.contrast_page import lead
-from federator.simulation.report import page, section
-from federator.simulation.series import QUANTILES, Series
-from federator.simulation.study import Study
+from federator.simulation.report import section
 from tests.lab import plots
 from tests.lab.plots import COLOURS
+from tests.lab.series import QUANTILES, Series
 
 DRIVERS = {
     "owned GPUs": "#7fa8e0",
@@ -28,28 +20,8 @@ DURATIONS_S = (1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 86_400.0, 864_000.0)
 FACTORS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0, 10_000.0)
 
 
-class Written(msgspec.Struct, frozen=True):
-    """The file of a what-if question: both sides, and the study that has their figures."""
-
-    contrast: Contrast
-    study: Study
-    remarks: tuple[str, ...] = ()
-
-
-def page_of(figures: bytes) -> str:
-    """The page of such a file, or of one with a plain study. Raises `msgspec.DecodeError` for anything else."""
-    found = msgspec.json.decode(figures, type=dict[str, msgspec.Raw])
-    if "contrast" not in found:
-        study = msgspec.json.decode(figures, type=Study)
-        return page(study, plots=_plots(study))
-    both = msgspec.json.decode(figures, type=Written)
-    title = f"{' and '.join(both.contrast.names)}: {both.study.trace} on {both.study.world}"
-    return page(both.study, lead(both.contrast, both.remarks), title, _plots(both.study))
-
-
-def _plots(study: Study) -> str:
-    first = study.runs[0].figures.seed
-    shown = [run.series for run in study.runs if run.figures.seed == first]
+def plots_of(shown: Sequence[Series]) -> str:
+    """Sections of HTML, of one simulation for each scheduler."""
     colour = {each.scheduler: COLOURS[n % len(COLOURS)] for n, each in enumerate(shown)}
     sections = [
         section("Deadlines met", "Share of jobs that met theirs, by how tight it was: time until the deadline over the run time.",

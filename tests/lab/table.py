@@ -51,9 +51,9 @@ def table(
         Use results of other builds, too.
     """
     from federator.cli.exits import FAILED, OK
-    from federator.simulation.schedulers import SCHEDULERS
     from tests.lab.comparison.cases import all_cases, chosen, runs_of
     from tests.lab.comparison.running import Orders, make
+    from tests.lab.schedulers import SCHEDULERS
 
     if not 1 <= jobs <= 4 * (os.cpu_count() or 1):
         raise Invalid("must be at least 1, and not many times the cores that there are", field="--jobs")

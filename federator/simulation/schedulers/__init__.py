@@ -1,47 +1,18 @@
-"""The schedulers that can be compared, by name: ours, and the baselines of `docs/explanation/simulation.md`.
+"""The schedulers that users compare, by name: ours, and simple ones.
 
 All decide through one port (`federator.ports.Solver`) in the same federation: what differs is the plan, and nothing else. Its turn proves and commits
-a baseline's plan as it does ours, so a baseline cannot overfill a site or break a policy either.
+any plan as it does ours, so no scheduler can overfill a site or break a policy. A simulation takes a `Scheduler`, of whatever origin; the names here
+are those of the commands.
 """
 
-from collections.abc import Callable
-
 from federator.kernel.errors import Invalid
-from federator.simulation.schedulers.baselines import Fifo, Race, RaceIncremental, Starburst, Threshold
-from federator.simulation.schedulers.listing import ListSolver, Rule
-from federator.simulation.schedulers.port import (
-    Alter,
-    Bind,
-    Scheduler,
-    booted_ahead,
-    listed,
-    renting_by_itself,
-    renting_never,
-    to_any,
-    to_its_home,
-)
+from federator.simulation.schedulers.listing import Fifo, Threshold, listing
+from federator.simulation.schedulers.port import Scheduler, renting_never, to_its_home
 from federator.simulation.world import World
 from federator.solving.frames import STAGES
 from federator.solving.inline import InlineSolver
 
-__all__ = ["PATIENT", "SCHEDULERS", "Scheduler", "patient", "scheduler"]
-
-
-def _listing(
-    name: str,
-    rule: type[Rule],
-    *,
-    alter: Alter | None = None,
-    bind: Bind | None = None,
-    change: Callable[[World], World] | None = None,
-    patience: float = 1.0,
-) -> Scheduler:
-    def solver(seed: int, world: World) -> ListSolver:
-        made = rule(seed, world)
-        made.patience = patience
-        return ListSolver(name, made, listed(world))
-
-    return Scheduler(name, solver, alter=alter or renting_by_itself(), bind=bind, change=change)
+__all__ = ["SCHEDULERS", "Scheduler", "scheduler"]
 
 
 def _production(seed: int, world: World) -> InlineSolver:
@@ -54,32 +25,11 @@ SCHEDULERS: dict[str, Scheduler] = {
     for each in (
         Scheduler("ours", _production, stages=STAGES, ours=True, learns=True),
         Scheduler("greedy", _production, stages=("greedy",), ours=True),
-        _listing("fifo", Fifo),
-        _listing("random", Fifo, bind=to_any),
-        _listing("threshold", Threshold),
-        _listing("race", Race, change=booted_ahead),
-        _listing("race-incremental", RaceIncremental, change=booted_ahead),
-        _listing("isolated", Fifo, alter=renting_never(), bind=to_its_home),
-        _listing("starburst", Starburst),
+        listing("fifo", Fifo),
+        listing("threshold", Threshold),
+        listing("isolated", Fifo, alter=renting_never, bind=to_its_home),
     )
 }
-
-
-PATIENT: dict[str, type[Rule]] = {"threshold": Threshold, "starburst": Starburst}
-"""Those whose wait before they rent can be made longer or shorter."""
-
-
-def patient(name: str, patience: float) -> Scheduler:
-    """The scheduler of that name, with its wait before it rents so many times as long. Raises `Invalid` for one that has none."""
-    if patience == 1.0:
-        return scheduler(name)
-    if name not in PATIENT:
-        raise Invalid(
-            f"{name} has no wait of its own that could be longer or shorter",
-            field="--scheduler",
-            remedy=f"write one of {', '.join(PATIENT)}",
-        )
-    return _listing(name, PATIENT[name], patience=patience)
 
 
 def scheduler(name: str) -> Scheduler:

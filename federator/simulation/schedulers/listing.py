@@ -4,7 +4,8 @@ What the baselines have in common. A `Rule` says in which order, at which of the
 Nothing is known of run times but what `Rule.order` asks for, and nothing is planned beyond the moment.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -20,12 +21,14 @@ from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
-from federator.simulation.schedulers.port import opens
+from federator.simulation.schedulers.port import Alter, Bind, Scheduler, listed, opens, renting_by_itself
 from federator.simulation.world import World as Setting
 
 MOST_LOOKS = 1000
 """Jobs that could start which one turn looks at."""
 ROUNDING_S = 1e-3
+WAIT_S = 1800.0
+"""Baselines that rent do so after so long."""
 MOST_RENTALS = 16
 """Machines asked for in one turn: the next turn asks for more."""
 
@@ -63,6 +66,53 @@ class Rule(Protocol):
         ...
 
 
+class Fifo:
+    """In order of arrival; the first listed site that has room; what does not fit is passed over (backfill). Rents after half an hour."""
+
+    shares = False
+    patience = 1.0
+
+    def __init__(self, seed: int, setting: Setting) -> None:
+        del seed
+        self._sites = listed(setting)
+        self._clouds = tuple(dict.fromkeys(setting.cloud_sites.values()))
+
+    def order(self, job: JobView) -> Any:
+        """Arrival."""
+        return job.submitted_at, job.name
+
+    def choose(self, job: JobView, fitting: Sequence[int], world: World) -> int:
+        """The first."""
+        del job, world
+        return fitting[0]
+
+    def asked(self, waited_s: float) -> Collection[str]:
+        """All sites."""
+        del waited_s
+        return self._sites
+
+    def rents_after_s(self, job: JobView, site: str) -> float:
+        """Half an hour, whatever the job and the cloud."""
+        del job, site
+        return WAIT_S * self.patience
+
+    def stirs_s(self, job: JobView, *, renting: bool) -> Collection[float]:
+        """When it may be rented for."""
+        return {self.rents_after_s(job, site) for site in self._clouds} if renting else ()
+
+
+class Threshold(Fifo):
+    """By deadline; the cheapest site that has room now. Rents after half an hour."""
+
+    def order(self, job: JobView) -> Any:
+        """The deadline; jobs without one come last, in order of arrival."""
+        return math.inf if job.deadline_at is None else job.deadline_at, job.submitted_at, job.name
+
+    def choose(self, job: JobView, fitting: Sequence[int], world: World) -> int:
+        """The cheapest."""
+        return cheapest(job, fitting, world)
+
+
 class ListSolver:
     """A `Solver` that follows a rule."""
 
@@ -89,6 +139,25 @@ class ListSolver:
 
     async def close(self) -> None:
         """Nothing to end."""
+
+
+def listing(
+    name: str,
+    rule: type[Rule],
+    *,
+    alter: Alter = renting_by_itself,
+    bind: Bind | None = None,
+    change: Callable[[Setting], Setting] | None = None,
+    patience: float = 1.0,
+) -> Scheduler:
+    """The scheduler that follows a rule. `patience`: it waits so many times as long before it rents."""
+
+    def solver(seed: int, world: Setting) -> ListSolver:
+        made = rule(seed, world)
+        made.patience = patience
+        return ListSolver(name, made, listed(world))
+
+    return Scheduler(name, solver, alter=alter, bind=bind, change=change)
 
 
 class _Pass:

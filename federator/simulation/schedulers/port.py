@@ -1,6 +1,5 @@
 """What a scheduler is to a simulation: a solver, where jobs are bound before it sees them, and by which rule its rentals are permitted."""
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,9 +10,7 @@ from federator.model.rules import BurstMode, Effect, Filter, Rule
 from federator.ports import Solver
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
-from federator_agent.core.lending import HostPool
 
-AT_ONCE_S = 1.0
 Rules = tuple[Rule, ...]
 Alter = Callable[[Rules], Rules]
 Bind = Callable[[TraceJob, World, int], tuple[str, ...]]
@@ -44,26 +41,16 @@ def listed(world: World) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(site.name for site in world.sites), *world.cloud_sites.values()]))
 
 
-def renting_by_itself() -> Alter:
+def renting_by_itself(rules: Rules) -> Rules:
     """Wherever a policy permits to rent, it is permitted at any time, whatever it would bring: when, is the scheduler's own rule."""
-
-    def alter(rules: Rules) -> Rules:
-        return tuple(
-            replace(rule, mode=BurstMode.THRESHOLD, after_wait_s=0.0) if opens(rule) else rule
-            for rule in rules
-        )
-
-    return alter
+    return tuple(
+        replace(rule, mode=BurstMode.THRESHOLD, after_wait_s=0.0) if opens(rule) else rule for rule in rules
+    )
 
 
-def renting_never() -> Alter:
+def renting_never(rules: Rules) -> Rules:
     """Nothing is rented, whatever policies permit."""
-    return lambda rules: tuple(rule for rule in rules if not opens(rule))
-
-
-def booted_ahead(world: World) -> World:
-    """Clouds' machines are there as soon as they are rented."""
-    return replace(world, offers=tuple(replace(offer, delay_s=AT_ONCE_S) for offer in world.offers))
+    return tuple(rule for rule in rules if not opens(rule))
 
 
 def to_its_home(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
@@ -76,23 +63,6 @@ def to_its_home(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
             remedy="isolated needs a trace with the column home",
         )
     return (job.home,)
-
-
-def to_any(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
-    """One of the sites that could ever run it, drawn once; and the clouds."""
-    able = [site.name for site in world.sites if any(_holds(pool, job) for pool in site.pools)]
-    if not able:
-        return ()
-    return (random.Random(f"{seed}/site/{job.name}").choice(able), *sorted(set(world.cloud_sites.values())))
-
-
-def _holds(pool: HostPool, job: TraceJob) -> bool:
-    """Whether the job would fit an empty pool."""
-    fits = [pool.cpus_milli_per_node // max(1, job.cpus_milli)]
-    fits += [pool.memory_mib_per_node // job.memory_mib] if job.memory_mib else []
-    fits += [pool.gpus_per_node // job.gpus] if job.gpus else []
-    right = not job.gpus or not job.models or pool.model in job.models
-    return right and min(fits) * pool.nodes >= job.nodes
 
 
 def opens(rule: object) -> bool:

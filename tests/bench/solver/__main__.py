@@ -14,29 +14,7 @@ from tests.bench.solver.page import updated
 
 def main() -> int:
     """Measure one size; or only write its problem."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.solver", description="Measure the planner's turns."
-    )
-    parser.add_argument("--jobs", type=_positive, required=True, help="how many wait")
-    parser.add_argument(
-        "--sites", type=_positive, required=True, help="40 % on premises, 30 % clouds, 30 % edges"
-    )
-    parser.add_argument(
-        "--classes", type=_positive, help="of identical jobs; by default an eighth of the jobs"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="another one makes another federation")
-    parser.add_argument("--turns", type=_positive, default=10, help="how many are measured")
-    parser.add_argument("--no-baselines", action="store_true", help="measure no simpler rules")
-    parser.add_argument(
-        "--no-certificate", action="store_true", help="prove no bound: with 100,000 jobs that takes minutes"
-    )
-    parser.add_argument(
-        "--report", type=Path, help="write the results to this Markdown file: a section for each size"
-    )
-    parser.add_argument(
-        "--problem", type=Path, help="only write the first turn's problem, for `federator solver run`"
-    )
-    given = parser.parse_args()
+    given = _parser().parse_args()
     instance = Instance(Parameters(given.jobs, given.sites, given.classes, given.seed))
     if given.problem is not None:
         file = from_problem(instance.problem())
@@ -60,6 +38,32 @@ def main() -> int:
     if given.report is not None:
         given.report.write_text(updated(given.report, instance, report, _command(given)))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.solver", description="Measure the planner's turns."
+    )
+    parser.add_argument("--jobs", type=_positive, required=True, help="how many wait")
+    parser.add_argument(
+        "--sites", type=_positive, required=True, help="40 % on premises, 30 % clouds, 30 % edges"
+    )
+    parser.add_argument(
+        "--classes", type=_positive, help="of identical jobs; by default an eighth of the jobs"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="another one makes another federation")
+    parser.add_argument("--turns", type=_positive, default=10, help="how many are measured")
+    parser.add_argument("--no-baselines", action="store_true", help="measure no simpler rules")
+    parser.add_argument(
+        "--no-certificate", action="store_true", help="prove no bound: with 100,000 jobs that takes minutes"
+    )
+    parser.add_argument(
+        "--report", type=Path, help="write the results to this Markdown file: a section for each size"
+    )
+    parser.add_argument(
+        "--problem", type=Path, help="only write the first turn's problem, for `federator solver run`"
+    )
+    return parser
 
 
 def _positive(text: str) -> int:

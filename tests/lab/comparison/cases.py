@@ -14,7 +14,6 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Offer
 from federator.simulation.loads import LoadOptions, prepared
-from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.traces import read_trace
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
@@ -31,6 +30,7 @@ from tests.lab.comparison.renting import (
     renting_jobs,
     renting_world,
 )
+from tests.lab.schedulers import SCHEDULERS
 
 INTERACTIVE = "interactive"
 VALUE_FACTOR = 3.0

@@ -11,9 +11,9 @@ import msgspec
 
 from federator.simulation.accounting import Figures, figures, quantile
 from federator.simulation.running import Moment, Outcome, simulate
-from federator.simulation.schedulers import patient
 from federator.simulation.work import TraceJob
 from tests.lab.comparison.cases import INTERACTIVE, Run, jobs_of, world_of
+from tests.lab.schedulers import patient
 
 PACKAGES = (
     "federator",

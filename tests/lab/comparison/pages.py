@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from federator.simulation.report import STYLE
-from federator.simulation.schedulers import PATIENT, SCHEDULERS
 from tests.lab import plots
 from tests.lab.comparison.cases import LOADS, OURS, SIGMA, VALUE_FACTOR, WAIT_USD_GPU_H
 from tests.lab.comparison.equal_misses import (
@@ -31,6 +30,7 @@ from tests.lab.comparison.tables import (
     means_table,
     prototype_table,
 )
+from tests.lab.schedulers import PATIENT, SCHEDULERS
 
 COLOUR = dict(zip(SCHEDULERS, plots.COLOURS, strict=True))
 MONEY = {

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.study import Mean, mean_of
 from tests.lab.comparison.judging import Row
+from tests.lab.schedulers import SCHEDULERS
 
 PROTOTYPE = {
     "multikueue_like": "race",

@@ -88,7 +88,6 @@ def test_it_says_how_far_it_is(
         (("--load", "0"), "above 0"),
         (("--start", "1"), "not a duration"),
         (("--start", "9d"), "no job of the trace"),
-        (("--looks", "0s"), "--looks: must be above 0"),
         (("--policies", "nowhere.yaml"), "nowhere.yaml cannot be read: No such file or directory\n"),
     ],
 )
@@ -158,19 +157,3 @@ def test_a_job_without_a_home_is_told_before_anything_runs(
     assert ran.code == 2
     assert "j9 has no home" in ran.err
     assert "jobs done" not in ran.err
-
-
-def test_looks_say_how_often_what_jobs_were_told_came_true(
-    federator: Command, given: tuple[str, ...], tmp_path: Path
-) -> None:
-    figures = tmp_path / "r.json"
-    ran = federator("simulate", *given, "--looks", "10m", "--json", str(figures))
-    assert ran.code == 0, ran.err
-    assert "80% are meant to come between" in ran.out
-    assert [line for line in ran.out.splitlines() if line.startswith("end of what runs")]
-    (run,) = json.loads(figures.read_text())["runs"]
-    (row,) = (r for r in run["looks"] if (r["what"], r["ahead"]) == ("start of what waits", "all"))
-    assert row["looks"] > 5
-    assert row["before_share"] + row["between_share"] + row["after_share"] == pytest.approx(1.0)
-    assert federator("simulate", *given, "--looks", "soon").code != 0
-    assert "meant to come" not in federator("simulate", *given).out

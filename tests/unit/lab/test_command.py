@@ -1,10 +1,9 @@
-"""`python -m tests.lab`: its subcommands end as those of `federator` do, and a report is drawn from the figures of a simulation."""
+"""`python -m tests.lab`: its subcommands end as those of `federator` do, and a report has its plots."""
 
 from pathlib import Path
 
 import pytest
 
-from federator.cli.app import run_command
 from tests.lab.command import run
 
 WORLD = """
@@ -16,37 +15,51 @@ sites:
 TRACE = "name,submit_s,run_s,gpus,home\n" + "".join(f"j{n},{60 * n},3600,4,a\n" for n in range(4))
 
 
-def figures(folder: Path, *words: str) -> Path:
-    """What a simulation writes with `--json`."""
-    world, trace, out = folder / "world.yaml", folder / "jobs.csv", folder / "figures.json"
+@pytest.fixture
+def given(tmp_path: Path) -> tuple[str, ...]:
+    """The options of a small world."""
+    world, trace = tmp_path / "world.yaml", tmp_path / "jobs.csv"
     world.write_text(WORLD)
     trace.write_text(TRACE)
-    given = ("--world", str(world), "--trace", str(trace), "--json", str(out), "--scheduler", "fifo")
-    assert run_command(("simulate", *given, *words)) == 0
-    return out
+    return ("report", "--world", str(world), "--trace", str(trace), "--out", str(tmp_path / "page.html"))
 
 
-def test_plots_are_drawn_from_the_figures_of_a_simulation(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    assert run(("report", str(figures(tmp_path, "--deadline-k", "1.5")), "--out", str(page))) == 0
-    text = page.read_text()
+def test_a_report_has_plots_of_the_schedulers_that_are_compared(
+    given: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert run((*given, "--scheduler", "fifo", "race", "--deadline-k", "1.5")) == 0
+    text = (tmp_path / "page.html").read_text()
     assert "<h2>Side by side</h2>" in text
+    assert "Utilisation: race" in text
     assert text.count("<svg") >= 5
     assert "https://" not in text
 
 
-def test_a_what_if_question_has_its_answer_before_the_plots(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    assert run(("report", str(figures(tmp_path, "--drain", "b")), "--out", str(page))) == 0
-    text = page.read_text()
-    assert text.index("nothing starts at b") < text.index("<h2>Side by side</h2>") < text.index("<svg")
+def test_looks_say_how_often_what_jobs_were_told_came_true(
+    given: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run((*given, "--looks", "10m")) == 0
+    out = capsys.readouterr().out
+    assert "80% are meant to come between" in out
+    lines = [line.split() for line in out.splitlines() if line.startswith("start of what waits")]
+    (row,) = [line for line in lines if line[4] == "all"]
+    assert int(row[5]) > 5
+    assert sum(int(share) for share in row[6:9]) == pytest.approx(100, abs=1)
 
 
-def test_a_file_without_figures_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = tmp_path / "other.json"
-    other.write_text("[]")
-    assert run(("report", str(other))) == 2
-    assert "write it with federator simulate --json" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--looks", "0s"), "--looks: must be above 0"),
+        (("--looks", "soon"), "--looks: "),
+        (("--scheduler", "best"), "there is no scheduler 'best'"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(
+    given: tuple[str, ...], words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run((*given, *words)) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_traces_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.study import mean_of
 from federator.simulation.work import request_of
 from tests.lab.comparison.cases import Case, all_cases, chosen, jobs_of, runs_of, world_of
@@ -17,6 +16,7 @@ from tests.lab.comparison.offers import A100, V100, usd_gpu_h
 from tests.lab.comparison.pages import markdown, page, table_of
 from tests.lab.comparison.running import Made
 from tests.lab.comparison.tables import against_table, groups_of, prototype_table
+from tests.lab.schedulers import SCHEDULERS
 from tests.support import ten_clusters
 from tests.unit.simulation.tiny import TURN_S
 

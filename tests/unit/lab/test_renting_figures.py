@@ -11,7 +11,6 @@ from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
 from federator.simulation.clouds import Mood
 from federator.simulation.running import simulate
-from federator.simulation.schedulers import SCHEDULERS, patient
 from federator.simulation.spot_events import SpotEvent, SpotHistory
 from federator.simulation.work import Progress, TraceJob
 from tests.lab.comparison.cases import all_cases, chosen, jobs_of, runs_of, world_of
@@ -28,6 +27,7 @@ from tests.lab.comparison.judging import Row
 from tests.lab.comparison.offers import A100, on_spot, usd_gpu_h
 from tests.lab.comparison.renting import SAVES_S
 from tests.lab.plots import standalone
+from tests.lab.schedulers import SCHEDULERS, patient
 from tests.support import ten_clusters
 from tests.unit.lab.test_comparison import row
 from tests.unit.simulation.tiny import HOUR_S, OFFER, TURN_S, job, renting_world, run

@@ -12,8 +12,8 @@ from federator.planning.rules.rulebook import DEFAULT_MISS_USD_GPU_H, DEFAULT_WA
 from federator.simulation.accounting import figures, violations
 from federator.simulation.running import Outcome
 from federator.simulation.schedule import Attempt, LeaseRow, Schedule, attempts_csv, leases_csv
-from federator.simulation.series import series
 from federator.simulation.work import TraceJob
+from tests.lab.series import series
 from tests.unit.simulation.tiny import HOUR_S, OFFER, job, world
 
 WORLD = world()  # one site of four GPUs, called lab

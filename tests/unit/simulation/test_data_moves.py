@@ -11,11 +11,11 @@ from federator.model.jobs import Input
 from federator.simulation.accounting import figures, violations
 from federator.simulation.data_moves import book_of
 from federator.simulation.running import Outcome, simulate
-from federator.simulation.schedulers import SCHEDULERS
 from federator.simulation.traces import read_trace
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
 from federator.simulation.world_files import from_table, from_yaml
+from tests.lab.schedulers import SCHEDULERS
 
 HERE = Path(__file__).parent
 WORLD = """

@@ -10,8 +10,8 @@ import pytest
 
 from federator.simulation import sites
 from federator.simulation.running import simulate
-from federator.simulation.schedulers import scheduler
 from federator.wire import link
+from tests.lab.schedulers import scheduler
 from tests.unit.simulation.tiny import job, renting_world, site, slow
 
 PROGRAM = """

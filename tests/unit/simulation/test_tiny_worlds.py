@@ -8,8 +8,8 @@ from federator.model.capacity import Market
 from federator.simulation.accounting import figures
 from federator.simulation.clouds import Mood
 from federator.simulation.federation import Federation
-from federator.simulation.schedulers import scheduler
 from federator.simulation.virtual_time import VirtualLoop
+from tests.lab.schedulers import scheduler
 from tests.unit.simulation.tiny import (
     HOUR_S,
     OFFER,

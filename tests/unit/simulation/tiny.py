@@ -9,11 +9,11 @@ from federator.simulation.accounting import violations
 from federator.simulation.clouds import Mood
 from federator.simulation.running import Outcome, simulate
 from federator.simulation.schedule import Attempt
-from federator.simulation.schedulers import scheduler
 from federator.simulation.sites import Conditions
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import host_pool
+from tests.lab.schedulers import scheduler
 
 HOUR_S = 3600.0
 TURN_S = 61.0

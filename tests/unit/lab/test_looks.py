@@ -2,10 +2,10 @@
 
 import pytest
 
-from federator.simulation.looks import FINISH, START, Look, judged
 from federator.simulation.running import simulate
 from federator.simulation.schedule import Attempt, Schedule
-from federator.simulation.schedulers import scheduler
+from tests.lab.looks import FINISH, START, Look, Looking, judged
+from tests.lab.schedulers import scheduler
 from tests.unit.simulation.tiny import HOUR_S, job, world
 
 
@@ -50,12 +50,12 @@ def test_a_start_before_the_look_is_not_the_one_that_was_meant() -> None:
 
 def test_in_a_simulation_jobs_are_looked_at_as_lists_show_them_and_nothing_becomes_of_it() -> None:
     jobs = [job(f"job{n}", 0.0, HOUR_S, gpus=4) for n in range(3)]
-    looked = simulate(world(), jobs, scheduler("ours"), looks_every_s=600.0)
+    looking = Looking(600.0)
+    looked = simulate(world(), jobs, scheduler("ours"), beside=looking.beside)
     plain = simulate(world(), jobs, scheduler("ours"))
     assert looked.schedule == plain.schedule
-    assert not plain.looks
-    of = {(look.job, look.what) for look in looked.looks}
+    of = {(look.job, look.what) for look in looking.looks}
     assert {("job0", FINISH), ("job1", START), ("job2", START), ("job2", FINISH)} <= of
-    assert all(look.low_s <= look.middle_s <= look.high_s for look in looked.looks)
-    (first,) = (each for each in looked.looks if each[:2] == ("job2", START) and each.at_s == 600.0)
+    assert all(look.low_s <= look.middle_s <= look.high_s for look in looking.looks)
+    (first,) = (each for each in looking.looks if each[:2] == ("job2", START) and each.at_s == 600.0)
     assert first.middle_s == pytest.approx(2 * 1.35 * HOUR_S, rel=0.5)

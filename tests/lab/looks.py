@@ -3,12 +3,18 @@
 What is looked at is the very row that `federator list` shows, with the moments between which the job is expected to start and to end.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from federator.cli.layout import Column
+from federator.cli.output import show_rows
+from federator.simulation.federation import Federation
+from federator.simulation.recorder import Recorder
 from federator.simulation.schedule import DONE, Schedule
+from federator.simulation.virtual_time import ORIGIN_AT
 from federator.wire.http import JobRow
 
 MEANT_SHARE = 0.8
@@ -41,6 +47,24 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     after_share: float
     width: float
     """How wide the range was, on the mean, over the time from the look to its middle."""
+
+
+class Looking:
+    """Looks at all open jobs every so often. `beside` goes on beside a simulation."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self.looks: list[Look] = []
+
+    async def beside(self, federation: Federation, recorder: Recorder) -> None:
+        """For ever."""
+        core = federation.core
+        while True:
+            await asyncio.sleep(self._every_s)
+            now_at = federation.clock.now()
+            for job in core.records.open_jobs.values():
+                name = recorder.name_of(job.id)
+                self.looks += looks_at(name, core.views.row(job), now_at, ORIGIN_AT)
 
 
 def looks_at(job: str, row: JobRow, now_at: float, origin_at: float) -> Iterator[Look]:
@@ -104,3 +128,21 @@ def _judged(what: str, ahead: str, pairs: Iterable[tuple[Look, float]]) -> list[
             width=width,
         )
     ]
+
+
+def show(name: str, rows: Sequence[Judged]) -> None:
+    """As a table, under the name of the run."""
+    print(
+        f"\nWhat {name} told open jobs: {MEANT_SHARE:.0%} are meant to come between.\n"
+        "WIDTH is that of the range, over the time from the look to its middle."
+    )
+    columns: list[Column[Judged]] = [
+        Column("OF", lambda row: row.what),
+        Column("EXPECTED IN", lambda row: row.ahead),
+        Column("LOOKS", lambda row: f"{row.looks:,}", right=True),
+        Column("BEFORE %", lambda row: f"{100 * row.before_share:.0f}", right=True),
+        Column("BETWEEN %", lambda row: f"{100 * row.between_share:.0f}", right=True),
+        Column("AFTER %", lambda row: f"{100 * row.after_share:.0f}", right=True),
+        Column("WIDTH", lambda row: f"{row.width:.1f} x", right=True, least=90),
+    ]
+    show_rows(rows, columns, "table", empty="nothing was looked at")
