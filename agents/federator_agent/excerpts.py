@@ -47,6 +47,13 @@ class Excerpt:
         self._hole = MOST_BYTES << 32
         """Where a hole has been seen to begin: after a change of `most` it may be before the head's end."""
 
+        self._last = Kept(0, 0)
+        """As the last chunk was taken."""
+
+    def place(self, at: int) -> int:
+        """Where in the text the file's byte at that offset is, as the last chunk was taken; of one that is left out, where it is left out."""
+        return at if at <= self._last.head else self._last.head + max(0, at - self._last.rest)
+
     def length(self) -> int:
         """How long the text is for now, in bytes. Raises `OSError`."""
         if not self.over:
@@ -60,7 +67,7 @@ class Excerpt:
         """The next part of the text. Raises `FileNotFoundError` for what is not a regular file, and `OSError`."""
         with opening.opened(self.root, self.path) as file:
             size = file.seek(0, os.SEEK_END)
-            head, rest = self._kept(file, size)
+            head, rest = self._last = self._kept(file, size)
             if at < head:
                 file.seek(at)
                 return file.read(min(CHUNK_BYTES, head - at))

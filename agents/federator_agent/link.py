@@ -12,8 +12,9 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 import aiohttp
@@ -45,6 +46,7 @@ from federator.wire.link import (
     decode_down,
     encode,
 )
+from federator.wire.log_times import TIMES_HEADER, LogTime, times_text
 from federator_agent.dialling import DIALLING, TRANSFERS, Addresses
 from federator_agent.joining import change_key, raise_for, reason
 from federator_agent.keys import Keys
@@ -319,9 +321,13 @@ class Bulk:
             raise Invalid(f"blob {blob_hash} arrived with the content of {digest.decode()}")
         temporary.rename(into)
 
-    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> LogLength:
-        """Append to the dispatcher's copy of a log. Raises `Permanent`."""
-        answer = await self._repeat("PUT", f"/logs/{placement}/{rank}?offset={offset}", data=data)
+    async def put_log(
+        self, placement: str, rank: int, offset: int, data: bytes, times: Sequence[LogTime] = ()
+    ) -> LogLength:
+        """Append to the dispatcher's copy of a log, and say when that was written. Raises `Permanent`."""
+        headers = {TIMES_HEADER: times_text(times)} if times else {}
+        path = f"/logs/{placement}/{rank}?offset={offset}"
+        answer = await self._repeat("PUT", path, data=data, headers=headers)
         try:
             return read(answer, LogLength)
         except msgspec.DecodeError as error:
@@ -339,12 +345,14 @@ class Bulk:
         data: bytes | None = None,
         file: Path | None = None,
         into: Path | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
         """Ask until there is an answer. A ticket that is not good any more is that of a session which is about to be replaced."""
 
         async def once() -> bytes:
             ticket = await self._link.ticket()
-            return await self._ask(method, path, ticket, _stream(file) if file else data, into)
+            signed = {"Authorization": f"Bearer {ticket}", "Content-Type": "application/octet-stream"}
+            return await self._ask(method, path, _stream(file) if file else data, into, {**signed, **headers})
 
         def note(error: BaseException) -> None:
             why = self._link.way.fault(error, self._link.addresses.present) or reason(error)
@@ -356,11 +364,10 @@ class Bulk:
         self,
         method: str,
         path: str,
-        ticket: str,
         data: bytes | AsyncIterator[bytes] | None,
         into: Path | None,
+        headers: Mapping[str, str],
     ) -> bytes:
-        headers = {"Authorization": f"Bearer {ticket}", "Content-Type": "application/octet-stream"}
         url = self._link.addresses.present
         options = self._link.way.options(url)
         async with self._http.request(

@@ -8,9 +8,11 @@ of them together outgrow the limit, the oldest of ended placements go first.
 
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 from federator.kernel.errors import FederatorError
+from federator.wire.log_times import LogTime, within
 from federator_agent.excerpts import BLOCK_BYTES, MOST_BYTES, Excerpt
 from federator_agent.link import Bulk
 
@@ -22,6 +24,8 @@ SHORTEN_EVERY_S = 1.0
 """How often (real seconds) it is looked how much disk they take."""
 KEEP_BYTES = 4 * 2**30
 """Most that logs of ended placements may take before the oldest are dropped."""
+KEEP_TIMES = 1000
+"""Most times of one log that wait to be sent; of more, every second one is dropped."""
 MAX_STALLS = 3
 """Chunks after which the dispatcher's copy may fail to grow before no more is sent."""
 log = logging.getLogger("federator_agent.logs")
@@ -43,6 +47,9 @@ class Upload:
         self.whole = False
         """Whether its middle cannot be given back."""
         self.stalls = 0
+        self.times: list[LogTime] = []
+        """Which of its bytes, by their offset in the file, were seen first when."""
+        self._seen = 0
         self.lock = asyncio.Lock()
 
     def pending(self) -> bool:
@@ -50,6 +57,23 @@ class Upload:
         if self.refused or not self.path.exists():
             return False
         return self.sent is None or self.sent < self.excerpt.length()
+
+    def look(self) -> None:
+        """Note when it has grown, if it has. What was written before anybody looked has the time of its last byte. Raises `OSError`."""
+        found = self.path.stat()
+        if found.st_size <= self._seen:
+            return
+        self.times.append(LogTime(self._seen, found.st_mtime))
+        self._seen = found.st_size
+        if len(self.times) > KEEP_TIMES:
+            self.times = self.times[::2]
+
+    def times_within(self, data: bytes) -> list[LogTime]:
+        """When this chunk was written, which is the next that is sent; the times of what is sent are forgotten."""
+        begin = self.sent or 0
+        self.times = within(self.times, begin, self._seen)
+        in_text = [LogTime(self.excerpt.place(each.offset), each.at) for each in self.times]
+        return within(in_text, begin, begin + len(data))
 
 
 class LogUploads:
@@ -82,9 +106,12 @@ class LogUploads:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def bound(self) -> None:
-        """Give back the middle of logs that grow without end, for ever. Beside `run`, which waits for the dispatcher while that is away."""
+        """Give back the middle of logs that grow without end, and note when they grow, for ever. Beside `run`, which waits for the dispatcher while that is away."""
         while True:
             await self._any.wait()
+            for upload in self.uploads.values():
+                with suppress(OSError):
+                    upload.look()
             await asyncio.to_thread(_shorten, list(self.uploads.items()))
             await asyncio.sleep(SHORTEN_EVERY_S)
 
@@ -123,7 +150,8 @@ class LogUploads:
         if upload.sent is not None:
             data = upload.excerpt.chunk(upload.sent)
             data = data if upload.told else data[:FIRST_BYTES]
-        copy = await self._bulk.put_log(*key, upload.sent or 0, data)
+            upload.look()
+        copy = await self._bulk.put_log(*key, upload.sent or 0, data, upload.times_within(data))
         if data and copy.length <= (upload.sent or 0):
             upload.stalls += 1
             upload.refused = upload.stalls > MAX_STALLS

@@ -10,9 +10,10 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from federator.api.access import bearer
+from federator.api.attempts import log_name
 from federator.api.exchange import JSON, MIB, Call
 from federator.api.listening import connection_of
-from federator.api.logs import log_name
+from federator.api.log_offsets import keep_times
 from federator.api.problems import note_refusal
 from federator.control.record.leadership import Reign
 from federator.control.record.records import Changes, OutputPart, Outputs
@@ -30,6 +31,7 @@ from federator.wire.link import (
     KeyRequest,
     LogLength,
 )
+from federator.wire.log_times import TIMES_HEADER, LogTime, read_times, within
 
 HEARTBEAT_S = 20.0
 """Real seconds between pings; a connection that does not answer in half of that is dead."""
@@ -139,14 +141,24 @@ async def append_log(call: Call) -> LogLength:
     name = log_name(placement.id, rank)
     blobs, retention = call.core.blobs, call.core.sweeper.retention
     length = await asyncio.to_thread(blobs.log_length, name)
+    times = _times(call, placement, offset)
     async for data in call.chunks(limits.body_mib):
         kept = _kept(data, offset, most)
         if kept and retention.has_room():
+            new = within(times, max(length, offset), offset + len(kept))
+            await asyncio.to_thread(keep_times, blobs, name, new)
             length = await asyncio.to_thread(blobs.append_log, name, offset, kept)
         offset += len(data)
     call.feeds.ring(placement.job)
     left_out = offset > most or not retention.has_room()
     return LogLength(max(offset, length) if left_out else length, most)
+
+
+def _times(call: Call, placement: Placement, offset: int) -> list[LogTime]:
+    """When its bytes were written, as the agent says, but not before the attempt and not later than now; an older agent does not say it."""
+    now = call.core.clock.now()
+    said = read_times(call.request.headers.get(TIMES_HEADER, "")) or [LogTime(offset, now)]
+    return [LogTime(each.offset, min(max(each.at, placement.assigned_at), now)) for each in said]
 
 
 def _most_of_a_log(limits: LimitSettings, ranks: int) -> int:

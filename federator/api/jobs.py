@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
+from federator.api.attempts import attempt_rows
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, require_type
 from federator.api.parsing import in_thread
 from federator.api.problems import problem_of
@@ -77,7 +78,11 @@ async def list_jobs(call: Call) -> JobPage:
 async def show(call: Call) -> JobDetail:
     """Everything about one job."""
     detail = call.core.views.detail(call.job, seen_by=call.caller)
-    return msgspec.structs.replace(detail, series=call.core.series.of_run(call.job))
+    return msgspec.structs.replace(
+        detail,
+        series=call.core.series.of_run(call.job),
+        attempts=await attempt_rows(call, call.job),
+    )
 
 
 async def update(call: Call) -> JobDetail:

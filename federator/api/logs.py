@@ -1,18 +1,20 @@
-"""A rank's log for its user: a part of it, its last lines, or all of it as it grows until the job is over."""
+"""A rank's log for its user: a part of it, its last lines, what is newer than a moment, or all of it as it grows until the job is over."""
 
 import asyncio
 import contextlib
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from aiohttp import web
 
-from federator.api.exchange import Call
+from federator.api.attempts import attempt, log_name
+from federator.api.exchange import NDJSON, Call
+from federator.api.log_offsets import READ_BYTES, offset_since, parts, tail_offset, times_of
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
 from federator.ports import Blobs
+from federator.wire.log_times import LogTime
 
-READ_BYTES = 2**16
 LOOK_S = 5.0
 """Real seconds after which a waiting stream looks whether its client is still there."""
 SETTLE_S = 0.2
@@ -24,76 +26,94 @@ OFFSET_HEADER = "X-Federator-Offset"
 
 
 class LogsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`node` is the rank; `offset` in bytes; `tail` in lines; without `placement`, the newest attempt."""
+    """`node` is the rank; `offset` in bytes; `tail` in lines; `since` in seconds since the epoch. Without `placement` and `attempt` (1 is the first), the newest.
+
+    With `times` the answer is NDJSON, each line a part of the log with its offset and when it was written.
+    """
 
     node: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 0
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
     tail: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     follow: bool = False
     placement: str = ""
+    attempt: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    since: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    times: bool = False
 
 
 async def read(call: Call) -> web.StreamResponse:
     """The log as plain text. With `follow` it goes on over later attempts and ends when the job is over and its log complete."""
     query = call.query(LogsQuery)
-    placement = _asked_for(call, query.placement) if query.placement else _newest(call)
+    placement = await _asked_for(call, query)
     if placement is None and not query.follow:
         raise NotFound(
             f"{call.job.name} has not been started yet, so it has no log", remedy="follow it to wait for one"
         )
     offset = query.offset
-    if placement is not None and query.tail is not None:
-        name = log_name(placement.id, query.node)
-        offset = await asyncio.to_thread(tail_offset, call.core.blobs, name, query.tail)
+    if placement is not None and (query.tail is not None or query.since):
+        offset = await asyncio.to_thread(_begin, call.core.blobs, placement, query)
     headers = {PLACEMENT_HEADER: placement.id if placement else "", OFFSET_HEADER: str(offset)}
-    response = await call.stream("text/plain", headers)
-    copy = _Copy(call, response, query.node)
+    response = await call.stream(NDJSON if query.times else "text/plain", headers)
+    copy = _Copy(call, response, query)
     if query.follow:
-        await _follow(copy, placement, offset, only=bool(query.placement))
+        await _follow(copy, placement, offset, only=bool(query.placement or query.attempt))
     elif placement is not None:
         await copy.all_there_is(placement, offset)
     await response.write_eof()
     return response
 
 
-def log_name(placement: str, rank: int) -> str:
-    """Under which a rank's log is kept."""
-    return f"{placement}/{rank}"
+def _begin(blobs: Blobs, placement: Placement, query: LogsQuery) -> int:
+    """Where what is asked for begins: of several conditions, where the last of them is met."""
+    name = log_name(placement.id, query.node)
+    offset = query.offset
+    if query.tail is not None:
+        offset = max(offset, tail_offset(blobs, name, query.tail))
+    if query.since:
+        length, times = blobs.log_length(name), times_of(blobs, name)
+        if times:
+            offset = max(offset, offset_since(times, query.since, length))
+        elif placement.ended_at is not None and placement.ended_at < query.since:
+            offset = length  # its times were not recorded; that it is over was
+    return offset
 
 
-def tail_offset(blobs: Blobs, name: str, lines: int) -> int:
-    """Where the last `lines` lines of a log begin. Blocks on disk."""
-    end = start = blobs.log_length(name)
-    wanted = lines
-    while start > 0 and lines > 0:
-        begin = max(0, start - READ_BYTES)
-        part = blobs.read_log(name, begin, start - begin)
-        position = len(part)
-        if start == end and part.endswith(b"\n"):
-            position -= 1  # the newline that ends the last line does not begin another
-        while (position := part.rfind(b"\n", 0, position)) >= 0:
-            wanted -= 1
-            if wanted == 0:
-                return begin + position + 1
-        start = begin
-    return start
+class _Times(NamedTuple):
+    """What is known of when a log was written, up to that offset."""
+
+    log: str
+    until: int
+    times: list[LogTime]
+
+
+def _times(blobs: Blobs, name: str) -> _Times:
+    until = blobs.log_length(name)
+    return _Times(name, until, times_of(blobs, name))
 
 
 class _Copy:
     """Copies log bytes into an answer."""
 
-    def __init__(self, call: Call, response: web.StreamResponse, rank: int) -> None:
+    def __init__(self, call: Call, response: web.StreamResponse, query: LogsQuery) -> None:
         self.call = call
         self.response = response
-        self.rank = rank
+        self.query = query
+        self._times = _Times("", -1, [])
 
     async def all_there_is(self, placement: Placement, offset: int) -> int:
         """Write what is stored from `offset` on; returns where it ends."""
-        name = log_name(placement.id, self.rank)
+        name = log_name(placement.id, self.query.node)
         while data := await asyncio.to_thread(self.call.core.blobs.read_log, name, offset, READ_BYTES):
-            await self.response.write(data)
+            await self.response.write(await self._told(name, offset, data))
             offset += len(data)
         return offset
+
+    async def _told(self, name: str, offset: int, data: bytes) -> bytes:
+        if not self.query.times:
+            return data
+        if name != self._times.log or offset + len(data) > self._times.until:
+            self._times = await asyncio.to_thread(_times, self.call.core.blobs, name)
+        return b"".join(msgspec.json.encode(part) + b"\n" for part in parts(self._times.times, offset, data))
 
 
 async def _follow(copy: _Copy, placement: Placement | None, offset: int, *, only: bool) -> None:
@@ -140,10 +160,15 @@ def _job_over(call: Call) -> bool:
     return job is None or job.terminal
 
 
-def _asked_for(call: Call, placement_id: str) -> Placement:
-    placement = call.core.records.placements.get(placement_id)
+async def _asked_for(call: Call, query: LogsQuery) -> Placement | None:
+    """The attempt that is named, or the newest if there is one. Raises `NotFound`."""
+    if query.attempt is not None:
+        return await attempt(call, query.attempt)
+    if not query.placement:
+        return _newest(call)
+    placement = call.core.records.placements.get(query.placement)
     if placement is None or placement.job != call.job.id:
-        raise NotFound(f"{call.job.name} has no placement {placement_id}")
+        raise NotFound(f"{call.job.name} has no placement {query.placement}")
     return placement
 
 

@@ -15,6 +15,7 @@ from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.decisions import DecisionRow
 from federator.wire.http import (
+    AttemptRow,
     JobRow,
     LeaseRow,
     MemberRow,
@@ -355,6 +356,27 @@ def event_columns(now: float) -> tuple[Column[Event], ...]:
         Column("SITE", lambda row: row.site),
         Column("WHAT", lambda row: row.text, flow="cut"),
     )
+
+
+def attempt_columns(now: float) -> tuple[Column[AttemptRow], ...]:
+    """The attempts of a job."""
+    return (
+        Column("ATTEMPT", lambda row: str(row.attempt), right=True),
+        Column("STATUS", lambda row: status(row.status)),
+        Column("SITE", lambda row: row.site),
+        Column("STARTED", lambda row: when(row.started_at, now), right=True),
+        Column("RAN", lambda row: _ran(row, now), right=True),
+        Column("ENDED BY", _ended_by, flow="cut"),
+    )
+
+
+def _ran(row: AttemptRow, now: float) -> str:
+    return NONE if row.started_at is None else duration((row.ended_at or now) - row.started_at)
+
+
+def _ended_by(row: AttemptRow) -> str:
+    code = "" if row.exit_code is None else f"exit code {row.exit_code}"
+    return ": ".join(part for part in (code or row.cause, row.detail) if part)
 
 
 def labels(pairs: dict[str, str]) -> str:

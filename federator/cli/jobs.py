@@ -1,7 +1,7 @@
 """Verbs about jobs: submit, list, show, and what may be done to them."""
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 from rich.console import RenderableType
+from rich.text import Text
 
-from federator.cli.columns import event_columns, job_columns
+from federator.cli.columns import attempt_columns, event_columns, job_columns
 from federator.cli.exits import USAGE
+from federator.cli.harmless import harmless
 from federator.cli.job_facts import job_facts
 from federator.cli.jobfiles import WrittenJob, read_jobs
 from federator.cli.layout import table
@@ -209,11 +211,23 @@ def show_job(job: JobName, *, output: Output = "table", connection: Connection =
     if output in ("json", "yaml"):
         show_data(detail, output)
         return
-    parts: list[RenderableType] = [facts(job_facts(detail, now))]
+    parts: list[RenderableType] = [facts(job_facts(detail, now)), *_attempts(detail, now)]
     if events:
         shown = events if output == "wide" else events[-10:]
         parts += ["", table(shown, event_columns(now), width=width(), wide=output == "wide")]
     show(*parts)
+
+
+def _attempts(detail: JobDetail, now: float) -> Iterator[RenderableType]:
+    """Of a job with several attempts, each; and how the log of the last that failed ends."""
+    if len(detail.attempts) > 1:
+        yield from ("", table(detail.attempts, attempt_columns(now), width=width(), wide=False))
+    for each in detail.attempts:
+        if each.last_lines:
+            node = f" --node {each.last_lines_of}" if each.last_lines_of else ""
+            verb = f"federator logs {detail.job.id} --attempt {each.attempt}{node}"
+            yield from ("", Text(f"The log of attempt {each.attempt} ends so ({verb} has all of it):"))
+            yield from (Text(f"  {harmless(line)}") for line in each.last_lines.splitlines())
 
 
 def update(

@@ -1,7 +1,7 @@
 """Numbers as people read them: times relative to now, money, GPUs."""
 
 from federator.kernel.errors import Invalid
-from federator.kernel.quantities import format_duration, format_instant, parse_instant
+from federator.kernel.quantities import format_duration, format_instant, parse_duration_s, parse_instant
 
 NONE = "-"
 
@@ -86,3 +86,15 @@ def instant_at(text: str, option: str) -> float:
         return parse_instant(text)
     except ValueError as error:
         raise Invalid(str(error), field=option) from None
+
+
+def moment_at(text: str, option: str, now: float) -> float:
+    """The same, or how long ago: `2h`. Raises `Invalid`."""
+    try:
+        return now - parse_duration_s(text)
+    except ValueError:
+        pass
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise Invalid(str(error), field=option, remedy="or how long ago, such as 2h") from None

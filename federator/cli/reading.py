@@ -1,6 +1,8 @@
 """What jobs leave: their logs and their outputs."""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,10 +10,13 @@ from cyclopts import Parameter
 
 from federator.cli.harmless import LogOutput
 from federator.cli.jobs import JobName
+from federator.cli.log_lines import LogLines
 from federator.cli.output import say
-from federator.cli.phrases import plain
+from federator.cli.phrases import moment_at, plain
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask, open_client
 from federator.kernel.errors import Invalid
+from federator.wire.http import JobDetail
+from federator.wire.log_times import LogPart
 
 if TYPE_CHECKING:
     from federator.client import Client
@@ -23,7 +28,12 @@ def logs(
     follow: Annotated[bool, Parameter(name=("-f", "--follow"), negative="")] = False,
     node: int = 0,
     index: int | None = None,
+    attempt: int | None = None,
+    all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
     tail: int | None = None,
+    since: str | None = None,
+    grep: str | None = None,
+    timestamps: Annotated[bool, Parameter(name=("-t", "--timestamps"), negative="")] = False,
     raw: Annotated[bool, Parameter(negative="")] = False,
     connection: Connection = HERE,
 ) -> None:
@@ -41,34 +51,72 @@ def logs(
         Which node of a gang.
     index:
         Which task of an array, by its index.
+    attempt:
+        Which attempt, counted from 1; without it the newest. `federator show JOB` lists them.
+    all:
+        All attempts, oldest first, each below a line that names it.
     tail:
         Only the last lines, this many.
+    since:
+        Only what was written from then on: an instant such as 2026-12-01T00:00:00Z, or how long ago, such as 10m.
+    grep:
+        Only lines that this regular expression matches.
+    timestamps:
+        Put before each line when it was written, to a second or so (UTC); `-` where that was not recorded.
     raw:
         Give a terminal all bytes as they are, colours too: for jobs that you trust.
     """
-    asyncio.run(_logs(connection, job, LogOutput(raw=raw), follow=follow, node=node, index=index, tail=tail))
+    if all and (attempt is not None or follow):
+        raise Invalid(
+            "goes with neither --attempt nor --follow", field="--all", remedy="leave one of them out"
+        )
+    since_at = moment_at(since, "--since", time.time()) if since else 0.0
+    lines = LogLines(grep, timestamps=timestamps)
+
+    async def write() -> None:
+        async with open_client(connection) as client:
+            detail = await client.job(job if index is None else await client.task(job, index))
+            _check_node(detail, node)
+            if follow:
+                client.transport.patience_s = LONG_PATIENCE_S
+            out = LogOutput(raw=raw)
+            for number, heading in _attempts(detail) if all else ((attempt, b""),):
+                out.write(heading)
+                parts = client.log_parts(
+                    detail.job.id,
+                    node=node,
+                    tail=tail,
+                    since=since_at,
+                    times=timestamps,
+                    attempt=number,
+                    follow=follow,
+                )
+                await _copy(parts, lines, out)
+
+    asyncio.run(write())
 
 
-async def _logs(
-    connection: Connection,
-    job: str,
-    out: LogOutput,
-    *,
-    follow: bool,
-    node: int,
-    index: int | None,
-    tail: int | None,
-) -> None:
-    async with open_client(connection) as client:
-        detail = await client.job(job if index is None else await client.task(job, index))
-        job, nodes = detail.job.id, detail.spec.nodes
-        if not 0 <= node < nodes:
-            there = f"its nodes are 0 to {nodes - 1}" if nodes > 1 else "it has node 0 only"
-            raise Invalid(f"{detail.job.name} has no node {node}", field="--node", remedy=there)
-        if follow:
-            client.transport.patience_s = LONG_PATIENCE_S
-        async for chunk in client.logs(job, node=node, tail=tail, follow=follow):
-            out.write(chunk)
+async def _copy(parts: AsyncIterator[LogPart], lines: LogLines, out: LogOutput) -> None:
+    async for part in parts:
+        for piece in (part.data,) if lines.whole else lines.take(part):
+            out.write(piece)
+    for piece in lines.end():
+        out.write(piece)
+
+
+def _check_node(detail: JobDetail, node: int) -> None:
+    nodes = detail.spec.nodes
+    if not 0 <= node < nodes:
+        there = f"its nodes are 0 to {nodes - 1}" if nodes > 1 else "it has node 0 only"
+        raise Invalid(f"{detail.job.name} has no node {node}", field="--node", remedy=there)
+
+
+def _attempts(detail: JobDetail) -> Iterator[tuple[int, bytes]]:
+    """Each attempt's number, and the line above its log, as `tail` has them above files."""
+    for each in detail.attempts:
+        blank = "" if each is detail.attempts[0] else "\n"
+        heading = f"{blank}==> attempt {each.attempt} at {each.site}: {each.status} <==\n"
+        yield each.attempt, heading.encode()
 
 
 def download(

@@ -12,10 +12,13 @@ from federator.client.transport import Transport
 from federator.kernel.errors import Bug, Transient
 from federator.model.events import Event
 from federator.wire.jsontext import Reader
+from federator.wire.log_times import LogPart
 
 MAX_LINE_BYTES = 2**20
 OFFSET_HEADER = "X-Federator-Offset"
+NDJSON = "application/x-ndjson"
 _event: Reader[Event] = Reader(Event)
+_part: Reader[LogPart] = Reader(LogPart)
 
 
 class ServerEvent(NamedTuple):
@@ -66,24 +69,41 @@ async def follow_events(
             await patience.spend(error)
 
 
+async def log_parts(response: aiohttp.ClientResponse, offset: int) -> AsyncIterator[LogPart]:
+    """A log as one answer brings it from `offset` on: with its times, where they were asked for. Raises `Bug` for an endless line."""
+    if response.content_type != NDJSON:
+        async for chunk in response.content.iter_any():
+            yield LogPart(offset, chunk)
+            offset += len(chunk)
+        return
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > MAX_LINE_BYTES:
+            raise Bug(f"a line of a log's answer has more than {MAX_LINE_BYTES} bytes")
+        for line in lines:
+            yield _part.decode(line)
+
+
 async def follow_log(
     transport: Transport, path: str, query: dict[str, str], *, tail: int | None
-) -> AsyncIterator[bytes]:
+) -> AsyncIterator[LogPart]:
     """One attempt's log (`placement` in the query) until the attempt is over, each byte once, over as many connections as it takes."""
     patience = _Patience(transport)
-    offset: int | None = 0 if tail is None else None
+    first = {"offset": "0"} if tail is None else {"tail": str(tail)}
+    offset: int | None = None
     while True:
-        start = {"tail": str(tail)} if offset is None else {"offset": str(offset)}
+        start = first if offset is None else {"offset": str(offset)}
         try:
             async with transport.open(
                 "GET", path, query=query | start, headers={"Accept": "*/*"}, endless=True
             ) as response:
                 if offset is None:
-                    offset = int(response.headers[OFFSET_HEADER])
-                async for chunk in response.content.iter_any():
+                    offset = int(response.headers.get(OFFSET_HEADER, "0"))
+                async for part in log_parts(response, offset):
                     patience.renew()
-                    offset += len(chunk)
-                    yield chunk
+                    offset = part.offset + len(part.data)
+                    yield part
                 return
         except Transient as error:
             await patience.spend(error)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from federator.client.following import follow_events, follow_log
+from federator.client.following import follow_events, follow_log, log_parts
 from federator.client.transport import Transport
 from federator.client.workdir import Packed, pack, unpack
 from federator.kernel.errors import Invalid, NotFound
@@ -19,6 +19,7 @@ from federator.model.plans import Explanation
 from federator.wire.http import JobDetail, JobPage, JobPatch, JobRow, Preview, SubmitResult, Submitted
 from federator.wire.jobfile import BLOB_PREFIX
 from federator.wire.jsontext import Reader
+from federator.wire.log_times import LogPart
 from federator.wire.yamltext import read_document
 
 PAGE = 500
@@ -209,33 +210,66 @@ class JobVerbs:
             await asyncio.sleep(POLL_S)
 
     async def logs(
-        self, job: str, *, node: int = 0, tail: int | None = None, follow: bool = False
+        self,
+        job: str,
+        *,
+        node: int = 0,
+        tail: int | None = None,
+        follow: bool = False,
+        attempt: int | None = None,
+        since: float = 0.0,
     ) -> AsyncIterator[bytes]:
-        """What a node has written; with `follow`, until the job has ended, over all its attempts from the present one on."""
-        query = {"node": str(node)}
+        """What a node has written; with `follow`, until the job has ended, over all its attempts from the present one on.
+
+        `attempt` counts from 1, and then only that one is read. `since`: what was written from then on, in seconds since the epoch.
+        """
+        parts = self.log_parts(job, node=node, tail=tail, follow=follow, attempt=attempt, since=since)
+        async for part in parts:
+            yield part.data
+
+    async def log_parts(
+        self,
+        job: str,
+        *,
+        node: int = 0,
+        tail: int | None = None,
+        follow: bool = False,
+        attempt: int | None = None,
+        since: float = 0.0,
+        times: bool = False,
+    ) -> AsyncIterator[LogPart]:
+        """The same in parts; with `times`, each with when it was written, as far as that was recorded."""
+        query = {"node": str(node)} | ({"times": "true"} if times else {})
+        query |= {"since": str(since)} if since else {}
+        if attempt is not None:
+            query["attempt"] = str(attempt)
         seen = ""
         while follow:
             record = (await self.job(job)).job
-            if record.placement and record.placement != seen:
-                seen = record.placement
-                asked = query | {"placement": seen, "follow": "true"}
-                async for chunk in follow_log(self.transport, _job(record.id, "/logs"), asked, tail=tail):
-                    yield chunk
+            if attempt is not None or (record.placement and record.placement != seen):
+                asked = query | {"follow": "true"}
+                if attempt is None:
+                    seen = record.placement or ""
+                    asked["placement"] = seen
+                async for part in follow_log(self.transport, _job(record.id, "/logs"), asked, tail=tail):
+                    yield part
+                if attempt is not None:
+                    return
                 tail = None
             elif record.terminal:
                 break
             else:
                 await asyncio.sleep(POLL_S)
         if not seen:
-            async for chunk in self._log_so_far(job, query, tail):
-                yield chunk
+            async for part in self._log_so_far(job, query, tail):
+                yield part
 
-    async def _log_so_far(self, job: str, query: dict[str, str], tail: int | None) -> AsyncIterator[bytes]:
+    async def _log_so_far(self, job: str, query: dict[str, str], tail: int | None) -> AsyncIterator[LogPart]:
         asked = query | ({} if tail is None else {"tail": str(tail)})
         path = _job(job, "/logs")
         async with self.transport.open("GET", path, query=asked, headers={"Accept": "*/*"}) as response:
-            async for chunk in response.content.iter_any():
-                yield chunk
+            async for part in log_parts(response, 0):
+                yield part
 
     async def download(self, job: str, into: Path) -> list[Path]:
         """Fetch the job's outputs and unpack them below `into`; answers the files written."""

@@ -91,6 +91,7 @@ class SyncClient:
     history = _runs(Client.history)
     wait = _runs(Client.wait)
     logs = _iterates(Client.logs)
+    log_parts = _iterates(Client.log_parts)
     download = _runs(Client.download)
 
     all_series = _runs(Client.all_series)

@@ -64,6 +64,26 @@ class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: str | None = None
 
 
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One attempt of a job. `attempt` counts from 1; `cause`, `exit_code` and `detail` say how it ended."""
+
+    attempt: int
+    placement: str
+    site: str
+    status: str
+    market: str = ""
+    model: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    cause: str = ""
+    exit_code: int | None = None
+    detail: str = ""
+    last_lines: str = ""
+    """Of the last attempt that failed: how the log of a rank ends, for those who may read it."""
+    last_lines_of: int = 0
+    """That rank: the one that failed."""
+
+
 class JobDetail(msgspec.Struct, frozen=True):
     """GET /v1/jobs/{id}: the record, the spec, where it is, and what the last plan expects of it."""
 
@@ -83,6 +103,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     winner: str = ""
     winner_because: str = ""
     outputs: bool = False
+    attempts: tuple[AttemptRow, ...] = ()
+    """Its newest attempts, oldest first; only where one job is asked for (GET)."""
     series: str = ""
     """Of a run of a series: when the next is due, and what stands in its way."""
     form: int | None = None

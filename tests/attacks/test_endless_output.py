@@ -1,6 +1,7 @@
 """A job that writes without end: the disk of its site holds the beginning and the end of what it says, and so does the dispatcher."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -8,6 +9,7 @@ from typing import cast
 import pytest
 
 from federator.wire.link import LogLength
+from federator.wire.log_times import LogTime
 from federator_agent import excerpts, logs
 from federator_agent.link import Bulk
 from federator_agent.logs import LogUploads
@@ -39,7 +41,9 @@ class Copy:
         self.data = b""
         self.bytes_sent = 0
 
-    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> LogLength:
+    async def put_log(
+        self, placement: str, rank: int, offset: int, data: bytes, times: Sequence[LogTime] = ()
+    ) -> LogLength:
         self.bytes_sent += len(data)
         self.data = self.data[:offset] + data
         return LogLength(len(self.data), KEPT)

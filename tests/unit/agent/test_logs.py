@@ -1,6 +1,7 @@
 """Logs on their way: what the dispatcher's copy has is the truth, and one that does not grow is not fed for ever."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -8,9 +9,10 @@ import pytest
 
 from federator.kernel.errors import TooLarge
 from federator.wire.link import LogLength
+from federator.wire.log_times import LogTime
 from federator_agent import excerpts, logs
 from federator_agent.link import Bulk
-from federator_agent.logs import LogUploads
+from federator_agent.logs import LogUploads, Upload
 
 
 class Copy:
@@ -21,10 +23,14 @@ class Copy:
         self.limit = limit
         self.most = 0
         self.puts: list[tuple[int, int]] = []
+        self.times: list[LogTime] = []
         self.error: Exception | None = None
 
-    async def put_log(self, placement: str, rank: int, offset: int, data: bytes) -> LogLength:
+    async def put_log(
+        self, placement: str, rank: int, offset: int, data: bytes, times: Sequence[LogTime] = ()
+    ) -> LogLength:
         self.puts.append((offset, len(data)))
+        self.times += times
         if self.error:
             raise self.error
         if offset == len(self.data):
@@ -149,3 +155,57 @@ async def test_a_log_just_within_the_limit_is_sent_as_a_whole(copy: Copy, tmp_pa
     assert len(copy.data) == 75, "the rest is for its end"
     assert await sending.finish("p") == ""
     assert copy.data == path.read_bytes()
+
+
+async def test_what_was_written_while_nobody_answered_keeps_its_time(copy: Copy, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    sending = uploads(copy)
+    sending.follow("p", 0, path, fresh=True)
+    upload = sending.uploads["p", 0]
+    for at, text in ((1000.0, b"ab"), (1060.0, b"cdefg"), (1120.0, b"h")):
+        with path.open("ab") as file:
+            file.write(text)
+        os.utime(path, (at, at))
+        upload.look()
+    await sending.finish("p")
+    assert copy.data == b"abcdefgh"
+    assert copy.puts == [(0, 4), (4, 4)], "chunks of four"
+    assert copy.times == [(0, 1000.0), (2, 1060.0), (4, 1060.0), (7, 1120.0)]
+    assert upload.times == [(4, 1060.0), (7, 1120.0)], "what is sent is forgotten"
+
+
+async def test_times_are_few_however_long_nobody_answers(copy: Copy, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    upload = Upload(path, 0)
+    for second in range(3 * logs.KEEP_TIMES):
+        with path.open("ab") as file:
+            file.write(b"x")
+        os.utime(path, (second, second))
+        upload.look()
+    assert len(upload.times) <= logs.KEEP_TIMES
+    assert upload.times == sorted(upload.times)
+    assert upload.times[0] == (0, 0.0)
+
+
+async def test_the_end_of_a_long_log_has_its_time_though_the_middle_is_left_out(
+    copy: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(excerpts, "CHUNK_BYTES", 1000)
+    folder = tmp_path / "rank-0"
+    folder.mkdir()
+    path = folder / "log"
+    copy.most = 800
+    sending = uploads(copy)
+    sending.follow("p", 0, path, fresh=True)
+    upload = sending.uploads["p", 0]
+    for at, text in ((1000.0, b"b" * 500), (1060.0, b"m" * 600), (1120.0, b"e" * 100)):
+        with path.open("ab") as file:
+            file.write(text)
+        os.utime(path, (at, at))
+        upload.look()
+        if at == 1000.0:
+            await sending.send(("p", 0), upload, once=True)
+    await sending.finish("p")
+    assert copy.data.startswith(b"b" * 500 + b"m" * 100)
+    assert copy.data.endswith(b"m" * 50 + b"e" * 100)
+    assert copy.times[-1] == (len(copy.data) - 100, 1120.0)
