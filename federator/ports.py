@@ -4,7 +4,7 @@ Adapters implement these protocols; the composition roots (`federator.app`, `fed
 docstring is the contract, and one contract suite in `tests/contract` holds every implementation to it.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Protocol
 
 import msgspec
@@ -56,14 +56,6 @@ class Transaction(msgspec.Struct, frozen=True):
     deletes: tuple[str, ...] = ()
 
 
-class Change(msgspec.Struct, frozen=True):
-    """One key written (`value` set) or deleted or expired (`value` None) at `revision`."""
-
-    key: str
-    value: bytes | None
-    revision: int
-
-
 class Store(Protocol):
     """Ordered keys with one growing revision, as etcd has them.
 
@@ -90,13 +82,6 @@ class Store(Protocol):
 
     async def commit(self, transaction: Transaction) -> int:
         """Do it atomically and durably; return its revision. Raises `StoreConflict` (nothing written) when a comparison fails."""
-        ...
-
-    def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
-        """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever.
-
-        Raises `Conflict` when that revision is compacted away: the caller reads the range again and watches from there.
-        """
         ...
 
     def refuse_if_full(self) -> None:

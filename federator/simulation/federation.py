@@ -76,7 +76,7 @@ class Federation:
         self.core: Core = assemble(
             settings=_settings(world, scheduler),
             clock=self.clock,
-            store=MemoryStore(self.clock, incarnation=f"simulation-{seed}", history_limit=0),
+            store=MemoryStore(self.clock, incarnation=f"simulation-{seed}"),
             blobs=MemoryBlobs(),
             solver=scheduler.solver(seed, world),
             providers=dict[str, Provider](self.clouds),

@@ -15,12 +15,12 @@ effect. Only when no member answers at all does the outcome stay unknown (`Outco
 import asyncio
 import math
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from aetcd import rpc
 
-from federator.kernel.errors import Conflict, Damaged, StoreConflict
-from federator.ports import Blobs, Change, Item, Page, Put, Transaction
+from federator.kernel.errors import Damaged, StoreConflict
+from federator.ports import Blobs, Item, Page, Put, Transaction
 from federator.settings import EtcdSettings
 from federator.store.etcd_link import Answer, EtcdLink, Member, read_credentials, read_endpoints
 from federator.store.etcd_upkeep import Upkeep
@@ -32,7 +32,6 @@ PAGE = 400
 AFTER_ASCII = b"\x80"
 INLINE, OUTSIDE = b"\0", b"\1"
 """The first byte of each stored value."""
-LATE_S = 0.2
 
 
 class EtcdStore:
@@ -123,34 +122,6 @@ class EtcdStore:
             failure=[_look(self.data + each.key.encode(), keys_only=True) for each in transaction.compares],
         )
 
-    async def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
-        """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
-        first = self.data + prefix.encode()
-        seen_revision, seen = max(1, from_revision), 0
-        while True:
-            request = rpc.WatchRequest(
-                create_request=rpc.WatchCreateRequest(
-                    key=first,
-                    range_end=self.data + prefix.encode() + AFTER_ASCII,
-                    start_revision=seen_revision,
-                    fragment=True,
-                )
-            )
-            # Begun again in the middle of a transaction, so many changes of it have been told already.
-            skip = seen
-            async with self.link.watching(request) as answers:
-                async for answer in answers:
-                    _refuse_compacted(answer, seen_revision)
-                    for event in answer.events:
-                        if event.kv.mod_revision == seen_revision and skip:
-                            skip -= 1
-                            continue
-                        if event.kv.mod_revision != seen_revision:
-                            seen_revision, seen = event.kv.mod_revision, 0
-                        seen += 1
-                        yield await self._change(event)
-            await asyncio.sleep(LATE_S)
-
     def refuse_if_full(self) -> None:
         """Raise `Unavailable` while etcd says that it is full, or is larger than the settings allow."""
         self.upkeep.refuse_if_full()
@@ -163,7 +134,7 @@ class EtcdStore:
         return self._incarnation
 
     async def close(self) -> None:
-        """End the upkeep and all connections; watches end."""
+        """End the upkeep and all connections."""
         await self.upkeep.stop()
         await self.link.close()
 
@@ -239,13 +210,6 @@ class EtcdStore:
             value = kept[len(head) :]
         return Item(kv.key[len(self.data) :].decode(), value, kv.mod_revision)
 
-    async def _change(self, event: rpc.Event) -> Change:
-        if event.type == rpc.Event.DELETE:
-            key = event.kv.key[len(self.data) :].decode()
-            return Change(key, None, event.kv.mod_revision)
-        (item,) = await self._items([event.kv])
-        return Change(item.key, item.value, item.revision)
-
 
 def _range(member: Member) -> object:
     return member.kv.Range
@@ -273,11 +237,3 @@ def _first_changed(transaction: Transaction, answer: Answer) -> str:
         if (kvs[0].mod_revision if kvs else 0) != compare.revision:
             return compare.key
     raise Damaged("etcd refused a transaction of which every comparison holds")
-
-
-def _refuse_compacted(answer: rpc.WatchResponse, revision: int) -> None:
-    if answer.compact_revision:
-        raise Conflict(
-            f"changes before revision {answer.compact_revision} are compacted, revision {revision} was asked for",
-            remedy="read the range again and watch from its revision + 1",
-        )

@@ -6,8 +6,7 @@ may have taken effect, because whoever writes has to know.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,6 @@ import grpc
 from aetcd import rpc
 
 from federator.kernel.errors import (
-    Conflict,
     FederatorError,
     Invalid,
     OutcomeUnknown,
@@ -38,8 +36,6 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.use_local_subchannel_pool", 1),
 )
-REQUIRE_LEADER = (("hasleader", "true"),)
-"""Ends a stream at a member that is cut off from the others, in place of silence."""
 _AGAIN = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -68,7 +64,6 @@ class Member:
         self.kv = rpc.KVStub(self.channel)
         self.lease = rpc.LeaseStub(self.channel)
         self.maintenance = rpc.MaintenanceStub(self.channel)
-        self.watch = rpc.WatchStub(self.channel)
 
 
 class _Unanswered(Exception):
@@ -111,27 +106,6 @@ class EtcdLink:
                 remedy="see whether more than half of its members run",
             ) from unanswered
 
-    @asynccontextmanager
-    async def watching(self, request: Any) -> AsyncIterator[AsyncIterator[Any]]:
-        """The answers to a watch at one member. They end when it does not answer any more; the next time another is asked."""
-        number = self.present
-        stream = self.members[number].watch.Watch(metadata=REQUIRE_LEADER)
-
-        async def answers() -> AsyncIterator[Any]:
-            try:
-                await stream.write(request)
-                async for answer in stream:
-                    yield answer
-            except grpc.aio.AioRpcError as error:
-                if not _again(error):
-                    raise self._meaning(error) from error
-                self.leave(number)
-
-        try:
-            yield answers()
-        finally:
-            stream.cancel()
-
     def leave(self, number: int) -> None:
         """Ask another member next; whoever else noticed has left it already."""
         if self.present == number:
@@ -145,8 +119,6 @@ class EtcdLink:
         code, said = error.code(), str(error.details())
         if said.startswith(FULL):
             return Unavailable(f"the etcd store {self.names} is full", retry_after_s=10.0, remedy=FULL_REMEDY)
-        if code is grpc.StatusCode.OUT_OF_RANGE:
-            return Conflict(f"that revision is compacted ({said})", remedy="read the range again")
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED or "too large" in said or "too many operations" in said:
             return TooLarge(f"etcd refuses it: {said}")
         if code is grpc.StatusCode.NOT_FOUND:

@@ -12,7 +12,7 @@ from federator.kernel.clock import Clock
 
 
 class Deadlines:
-    """The expiring keys of one store. One thread changes it; others may only ask `wait_s` and `any_due`."""
+    """The expiring keys of one store. One thread changes it; others may only ask `any_due`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,9 +44,3 @@ class Deadlines:
             return []
         now = self._clock.boot()
         return sorted(key for key, due_at in self._due_at.items() if due_at <= now)
-
-    def wait_s(self) -> float | None:
-        """Real seconds until a key may be due; None when none expires."""
-        if self._next_at == math.inf:
-            return None
-        return self._clock.real_delay_s(self._next_at - self._clock.boot())

@@ -5,13 +5,11 @@ The simulator and most tests run on it. It is as durable as its process.
 
 import secrets
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import AsyncIterator
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import StoreConflict
-from federator.ports import Change, Item, Page, Transaction
+from federator.ports import Item, Page, Transaction
 from federator.store.expiry import Deadlines
-from federator.store.history import HISTORY_LIMIT, History
 from federator.store.transactions import MAX_OPERATIONS, check_key, check_range, check_transaction
 
 
@@ -20,14 +18,11 @@ class MemoryStore:
 
     MAX_OPERATIONS = MAX_OPERATIONS
 
-    def __init__(
-        self, clock: Clock, *, history_limit: int = HISTORY_LIMIT, incarnation: str | None = None
-    ) -> None:
+    def __init__(self, clock: Clock, *, incarnation: str | None = None) -> None:
         self._incarnation = incarnation or secrets.token_hex(8)
         self.items: dict[str, Item] = {}
         self.keys: list[str] = []
         self.revision = 0
-        self._history = History(0, history_limit)
         self._deadlines = Deadlines(clock)
 
     @property
@@ -66,16 +61,11 @@ class MemoryStore:
                 raise StoreConflict(compare.key)
         return self._write(transaction)
 
-    def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
-        """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
-        return self._history.watch(prefix, from_revision, self._expire)
-
     def refuse_if_full(self) -> None:
         """It has room as long as its process has."""
 
     async def close(self) -> None:
-        """End the watches."""
-        self._history.close()
+        """Nothing is held."""
 
     def _write(self, transaction: Transaction) -> int:
         deletes = [key for key in transaction.deletes if key in self.items]
@@ -91,10 +81,7 @@ class MemoryStore:
                 insort(self.keys, put.key)
             self.items[put.key] = Item(put.key, put.value, self.revision)
             self._deadlines.renew(put.key, put.expires_in_s)
-        self._history.extend(Change(key, None, self.revision) for key in deletes)
-        self._history.extend(Change(put.key, put.value, self.revision) for put in transaction.puts)
         return self.revision
 
-    async def _expire(self) -> float | None:
+    async def _expire(self) -> None:
         self._write(Transaction(deletes=tuple(self._deadlines.due())))
-        return self._deadlines.wait_s()

@@ -1,8 +1,7 @@
 """The embedded store: one SQLite file, for one dispatcher, with nothing to install.
 
-Ideal semantics: those of `federator.ports.Store`. Departures: the history that watches read is in memory, so watching
-from a revision of before the store was opened is a `Conflict` (read the range again); and each expiring key gets its
-whole time again when the store is opened.
+Ideal semantics: those of `federator.ports.Store`. Departure: each expiring key gets its whole time again when the
+store is opened.
 
 Reads have a connection and a thread of their own: in WAL mode they neither wait for the writer nor hold it up, and a slow
 disk does not stop the event loop.
@@ -11,16 +10,15 @@ disk does not stop the event loop.
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Unavailable
-from federator.ports import Change, Item, Page, Transaction
+from federator.ports import Item, Page, Transaction
 from federator.store.expiry import Deadlines
-from federator.store.history import HISTORY_LIMIT, History
 from federator.store.sqlite_file import QUERIES, describe, lock, open_reading, open_writing
 from federator.store.sqlite_writer import Writer
 from federator.store.transactions import MAX_OPERATIONS, check_key, check_range, check_transaction
@@ -43,22 +41,20 @@ class SqliteStore:
         reading: sqlite3.Connection,
         lock_descriptor: int,
         clock: Clock,
-        history_limit: int,
     ) -> None:
-        incarnation, revision = reading.execute(QUERIES["get_store"]).fetchone()
+        incarnation, _ = reading.execute(QUERIES["get_store"]).fetchone()
         self._incarnation: str = incarnation
         self._deadlines = Deadlines(clock)
         for key, expires_in_s in reading.execute(QUERIES["list_expiring"]):
             self._deadlines.renew(key, expires_in_s)
-        self._history = History(revision, history_limit)
         self._path = path
         self._lock_descriptor = lock_descriptor
         self._reading = reading
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-reader")
-        self.writer = Writer(writing, path, self._deadlines, self._history.extend)
+        self.writer = Writer(writing, path, self._deadlines)
 
     @classmethod
-    def open(cls, path: Path, clock: Clock, *, history_limit: int = HISTORY_LIMIT) -> "SqliteStore":
+    def open(cls, path: Path, clock: Clock) -> "SqliteStore":
         """Open the file, or make it. `clock` times expiring keys and is to run in real time, not scaled.
 
         Raises `Unavailable` when another process has it or the disk fails, `Permanent` when the file is damaged, another
@@ -69,7 +65,7 @@ class SqliteStore:
         try:
             connections.append(open_writing(path))
             connections.append(open_reading(path))
-            return cls(path, connections[0], connections[1], lock_descriptor, clock, history_limit)
+            return cls(path, connections[0], connections[1], lock_descriptor, clock)
         except Exception as error:
             for connection in connections:
                 connection.close()
@@ -102,26 +98,20 @@ class SqliteStore:
         check_transaction(transaction)
         return await self.writer.commit(transaction)
 
-    def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
-        """Every change under `prefix` with a revision ≥ `from_revision`, in order, for ever."""
-        return self._history.watch(prefix, from_revision, self._expire)
-
     def refuse_if_full(self) -> None:
         """A full disk shows in the commit itself."""
 
     async def close(self) -> None:
-        """Finish what is queued, end the watches, release the file."""
+        """Finish what is queued, release the file."""
         await self.writer.close()
-        self._history.close()
         await asyncio.to_thread(self._reader.shutdown)
         self._reading.close()
         os.close(self._lock_descriptor)
 
-    async def _expire(self) -> float | None:
+    async def _expire(self) -> None:
         # The writer deletes what is due ahead of every batch; an empty transaction is enough to make it look.
         if self._deadlines.any_due():
             await self.writer.commit(Transaction())
-        return self._deadlines.wait_s()
 
     async def _read(self, query: Callable[[], T]) -> T:
         try:

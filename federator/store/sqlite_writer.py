@@ -11,13 +11,13 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from federator.kernel.errors import FederatorError, StoreConflict, Unavailable
-from federator.ports import Change, Put, Transaction
+from federator.ports import Put, Transaction
 from federator.store.expiry import Deadlines
 from federator.store.sqlite_file import QUERIES, describe
 
@@ -45,22 +45,12 @@ class Waiting:
 
 
 class Writer:
-    """Owns the writing connection and the deadlines of expiring keys.
+    """Owns the writing connection and the deadlines of expiring keys."""
 
-    `publish` is called on the event loop with the changes of each batch, before its callers are answered.
-    """
-
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        path: Path,
-        deadlines: Deadlines,
-        publish: Callable[[list[Change]], None],
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, deadlines: Deadlines) -> None:
         self.connection = connection
         self._path = path
         self._deadlines = deadlines
-        self._publish = publish
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -85,10 +75,10 @@ class Writer:
 
     def _run(self) -> None:
         while batch := self._take():
-            changes = self._commit(batch)
+            self._commit(batch)
             # All callers of one store live on one loop. A loop that is gone has nobody left to answer.
             with contextlib.suppress(RuntimeError):
-                batch[0].answer.get_loop().call_soon_threadsafe(self._answer, batch, changes)
+                batch[0].answer.get_loop().call_soon_threadsafe(self._answer, batch)
 
     def _take(self) -> list[Waiting]:
         """Wait for a transaction, then take what else has come. Empty: the end."""
@@ -105,9 +95,7 @@ class Writer:
                 batch.append(more)
         return batch
 
-    def _answer(self, batch: list[Waiting], changes: list[Change]) -> None:
-        if changes:
-            self._publish(changes)
+    def _answer(self, batch: list[Waiting]) -> None:
         for waiting in batch:
             if waiting.answer.done():
                 continue
@@ -116,7 +104,7 @@ class Writer:
             else:
                 waiting.answer.set_result(waiting.outcome)
 
-    def _commit(self, batch: list[Waiting]) -> list[Change]:
+    def _commit(self, batch: list[Waiting]) -> None:
         """Write the batch and set its outcomes; on an error of the database, none of it was acknowledged."""
         work = _Batch(self.connection)
         try:
@@ -131,11 +119,10 @@ class Writer:
                 self.connection.rollback()
             for waiting in batch:
                 waiting.outcome = describe(error, self._path)
-            return []
+            return
         # Armed after the sync: a key lives too long rather than too short.
         for key, expires_in_s in work.expiries.items():
             self._deadlines.renew(key, expires_in_s)
-        return work.changes
 
 
 class _Batch:
@@ -153,7 +140,6 @@ class _Batch:
         """By key, of what is there now."""
         self._rows: dict[str, _Row | None] = {}
         """To be written by key; None: to be deleted."""
-        self.changes: list[Change] = []
         self.expiries: dict[str, float | None] = {}
 
     def begin(self, due: list[str], transactions: Sequence[Transaction]) -> None:
@@ -192,12 +178,10 @@ class _Batch:
         deleted = [key for key in deletes if self._revisions.pop(key, 0)]
         for key in deleted:
             self._rows[key] = None
-            self.changes.append(Change(key, None, revision))
             self.expiries[key] = None
         for put in puts:
             self._rows[put.key] = (put.key, put.value, revision, put.expires_in_s)
             self._revisions[put.key] = revision
-            self.changes.append(Change(put.key, put.value, revision))
             self.expiries[put.key] = put.expires_in_s
         if deleted or puts:
             self._revision = revision

@@ -7,12 +7,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from aetcd import rpc
 
 from federator.kernel.clock import ManualClock
-from federator.ports import Change, Compare, Item, Page, Put, Store, Transaction
+from federator.ports import Compare, Item, Page, Put, Store, Transaction
 from federator.settings import EtcdSettings
 from federator.store.blobs import MemoryBlobs
 from federator.store.etcd import EtcdStore
@@ -20,7 +20,6 @@ from federator.store.memory import MemoryStore
 from federator.store.sqlite import SqliteStore
 from tests.testbeds.etcd import shared_cluster
 
-HISTORY_LIMIT = 100
 LATE_S = 60.0
 """Real seconds that a key may stay beyond its time."""
 
@@ -36,9 +35,6 @@ class World(Protocol):
 
     def overslept(self, key: str) -> bool:
         """Whether its time is over already, because the machine kept this test waiting: then it may be gone."""
-
-    async def forget_history(self) -> None:
-        """Make every revision up to now a compacted one."""
 
 
 @dataclass
@@ -56,16 +52,11 @@ class ManualWorld:
         """Never: the clock waits for the test."""
         return False
 
-    async def forget_history(self) -> None:
-        """Make every revision up to now a compacted one."""
-        for number in range(2 * HISTORY_LIMIT + 2):
-            await self.store.commit(Transaction(puts=(Put("zz-filler", b"%d" % number),)))
-
 
 @contextlib.asynccontextmanager
 async def memory_world(folder: Path) -> AsyncIterator[ManualWorld]:
     clock = ManualClock()
-    store = MemoryStore(clock, history_limit=HISTORY_LIMIT)
+    store = MemoryStore(clock)
     yield ManualWorld(store, clock)
     await store.close()
 
@@ -73,7 +64,7 @@ async def memory_world(folder: Path) -> AsyncIterator[ManualWorld]:
 @contextlib.asynccontextmanager
 async def sqlite_world(folder: Path) -> AsyncIterator[ManualWorld]:
     clock = ManualClock()
-    store = SqliteStore.open(folder / "store.db", clock, history_limit=HISTORY_LIMIT)
+    store = SqliteStore.open(folder / "store.db", clock)
     yield ManualWorld(store, clock)
     await store.close()
 
@@ -94,10 +85,6 @@ class FreshEtcd:
         self.ends_s: dict[str, float] = {}
         """Until when each key has to be there, at least: its time from before it was written."""
         self.last_due_s = 0.0
-        self.cuts = 0
-        """How often the connections of watches have broken."""
-        self._watching = store.link.watching
-        store.link.watching = self._breakable  # type: ignore[method-assign]
 
     @property
     def incarnation(self) -> str:
@@ -130,23 +117,6 @@ class FreshEtcd:
                 self.due_s[put.key] = time.monotonic() + put.expires_in_s
                 self.last_due_s = max(self.last_due_s, self.due_s[put.key])
         return revision
-
-    async def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
-        async for change in self.inner.watch(prefix, from_revision=max(1, from_revision) + self._base):
-            yield Change(change.key, change.value, change.revision - self._base)
-
-    @contextlib.asynccontextmanager
-    async def _breakable(self, request: Any) -> AsyncIterator[AsyncIterator[Any]]:
-        cuts = self.cuts
-
-        async def until_cut() -> AsyncIterator[Any]:
-            async for answer in answers:
-                if self.cuts != cuts:
-                    return
-                yield answer
-
-        async with self._watching(request) as answers:
-            yield until_cut()
 
     def refuse_if_full(self) -> None:
         self.inner.refuse_if_full()
@@ -181,15 +151,6 @@ class EtcdWorld:
     def overslept(self, key: str) -> bool:
         """By the real clock."""
         return time.monotonic() >= self.store.ends_s[key]
-
-    async def forget_history(self) -> None:
-        """Write something newer, compact, and break the connections of all watches: what was on its way is lost."""
-        for number in range(3):
-            await self.store.commit(Transaction(puts=(Put("zz-filler", b"%d" % number),)))
-        self.store.cuts += 1
-        revision = (await self.store.inner.range("")).revision
-        request = rpc.CompactionRequest(revision=revision, physical=True)
-        await self.store.inner.link.call(lambda member: member.kv.Compact, request)
 
 
 @contextlib.asynccontextmanager

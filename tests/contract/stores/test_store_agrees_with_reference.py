@@ -1,4 +1,4 @@
-"""Every store against the memory store, on random histories: same answers, same contents, same changes.
+"""Every store against the memory store, on random histories: same answers, same contents.
 
 What the contract's own tests did not think of shows here, as the shortest history on which two stores differ.
 """
@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from federator.kernel.errors import Conflict, StoreConflict
-from federator.ports import Change, Compare, Page, Put, Store, Transaction
+from federator.kernel.errors import StoreConflict
+from federator.ports import Compare, Page, Put, Store, Transaction
 from tests.contract.stores.factories import FACTORIES, Factory, World, memory_world
 
 KEYS = st.sampled_from(["a", "a/", "a/1", "a/\x7f", "a0", "b", "\x00", "\x7f"])
@@ -87,11 +87,6 @@ class Comparison(RuleBasedStateMachine):
         )
         assert first == second
 
-    @rule(prefix=st.just("") | KEYS, from_revision=st.integers(0, 8))
-    def watch(self, prefix: str, from_revision: int) -> None:
-        first, second = (self.runner.run(past(world.store, prefix, from_revision)) for world in self.worlds)
-        assert first == second
-
     @invariant()
     def contents_are_the_same(self) -> None:
         first, second = (self.runner.run(contents(world.store)) for world in self.worlds)
@@ -107,21 +102,6 @@ async def outcome(store: Store, transaction: Transaction) -> int | str:
 
 async def contents(store: Store) -> Page:
     return await store.range("")
-
-
-async def past(store: Store, prefix: str, from_revision: int) -> list[Change] | str:
-    """The changes up to a last one made here, which says where they end."""
-    end = await store.commit(Transaction(puts=(Put(f"{prefix}~", b"end"),)))
-    told: list[Change] = []
-    try:
-        async for change in store.watch(prefix, from_revision=min(from_revision, end)):
-            told.append(change)
-            if change.revision == end:
-                break
-    except Conflict as conflict:
-        return conflict.code
-    # Within one transaction the order of keys is free.
-    return sorted(told, key=lambda change: (change.revision, change.key))
 
 
 @pytest.mark.parametrize("name", sorted(set(FACTORIES) - {"memory"}))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from federator.kernel.errors import Bug, Conflict, StoreConflict, TooLarge
-from federator.ports import Change, Compare, Item, Put, Store, Transaction
+from federator.kernel.errors import Bug, StoreConflict, TooLarge
+from federator.ports import Compare, Item, Put, Store, Transaction
 from tests.contract.stores.factories import FACTORIES, World
 
 
@@ -29,13 +29,6 @@ async def put(store: Store, key: str, value: bytes = b"v", expires_in_s: float |
 
 async def keys(store: Store, prefix: str) -> list[str]:
     return [item.key for item in (await store.range(prefix)).items]
-
-
-async def take(changes: AsyncIterator[Change], count: int) -> list[Change]:
-    async def first() -> list[Change]:
-        return [await anext(changes) for _ in range(count)]
-
-    return await asyncio.wait_for(first(), 60)
 
 
 # ---------------------------------------------------------------------------------------------- reading and writing
@@ -264,118 +257,6 @@ async def test_a_range_is_of_one_moment(store: Store) -> None:
             await asyncio.sleep(0)
 
 
-# --------------------------------------------------------------------------------------------------------- watches
-
-
-async def test_a_watch_tells_the_past_from_its_revision_on(store: Store) -> None:
-    await put(store, "w/a", b"1")
-    second = await put(store, "w/b", b"2")
-    await put(store, "other", b"x")
-    fourth = await store.commit(Transaction(deletes=("w/a",)))
-    changes = store.watch("w/", from_revision=second)
-    assert await take(changes, 2) == [Change("w/b", b"2", second), Change("w/a", None, fourth)]
-
-
-async def test_watching_from_the_beginning_tells_everything(store: Store) -> None:
-    first = await put(store, "a", b"1")
-    for beginning in (0, 1):
-        assert await take(store.watch("", from_revision=beginning), 1) == [Change("a", b"1", first)]
-
-
-async def test_a_watch_goes_from_the_past_into_the_present(store: Store) -> None:
-    first = await put(store, "a", b"1")
-    changes = store.watch("", from_revision=first)
-    assert await take(changes, 1) == [Change("a", b"1", first)]
-    waiting = asyncio.create_task(take(changes, 1))
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
-    second = await put(store, "a", b"2")
-    assert await waiting == [Change("a", b"2", second)]
-
-
-async def test_a_watch_from_the_future_waits_for_it(store: Store) -> None:
-    now = await put(store, "a", b"1")
-    waiting = asyncio.create_task(take(store.watch("a", from_revision=now + 2), 1))
-    await asyncio.sleep(0.01)
-    await put(store, "a", b"2")
-    third = await put(store, "a", b"3")
-    assert await waiting == [Change("a", b"3", third)]
-
-
-async def test_a_watch_tells_every_key_of_a_transaction_and_nothing_that_did_not_change(store: Store) -> None:
-    await put(store, "gone")
-    revision = await store.commit(
-        Transaction(puts=(Put("a", b"1"), Put("b", b"2")), deletes=("gone", "never"))
-    )
-    last = await put(store, "end")
-    changes = await take(store.watch("", from_revision=revision), 4)
-    assert {(change.key, change.value) for change in changes[:3]} == {
-        ("a", b"1"),
-        ("b", b"2"),
-        ("gone", None),
-    }
-    assert {change.revision for change in changes[:3]} == {revision}
-    assert changes[3] == Change("end", b"v", last)
-
-
-async def test_a_failed_comparison_is_not_seen_by_a_watch(store: Store) -> None:
-    first = await put(store, "a", b"1")
-    with pytest.raises(StoreConflict):
-        await store.commit(Transaction(compares=(Compare("a", first + 5),), puts=(Put("a", b"no"),)))
-    second = await put(store, "a", b"2")
-    assert await take(store.watch("a", from_revision=first + 1), 1) == [Change("a", b"2", second)]
-
-
-async def test_reading_a_range_and_watching_from_the_next_revision_misses_nothing(store: Store) -> None:
-    """The way every reader of the store keeps up, while others write."""
-
-    async def write() -> None:
-        for number in range(40):
-            await put(store, f"w/{number % 7}", b"%d" % number)
-
-    writing = asyncio.create_task(write())
-    await asyncio.sleep(0)
-    page = await store.range("w/")
-    seen = {item.key: item.value for item in page.items}
-    await writing
-    last = await put(store, "w/end")
-    async for change in store.watch("w/", from_revision=page.revision + 1):
-        assert change.value is not None
-        seen[change.key] = change.value
-        if change.revision == last:
-            break
-    assert seen == {item.key: item.value for item in (await store.range("w/")).items}
-
-
-async def test_several_watches_see_the_same_order_while_many_write(store: Store) -> None:
-    start = await put(store, "start")
-    watches = [asyncio.create_task(take(store.watch("w/", from_revision=start), 50)) for _ in range(3)]
-    await asyncio.gather(*(put(store, f"w/{number}") for number in range(50)))
-    told = [await watch for watch in watches]
-    assert told[0] == told[1] == told[2]
-    assert [change.revision for change in told[0]] == sorted(change.revision for change in told[0])
-    assert {change.key for change in told[0]} == {f"w/{number}" for number in range(50)}
-
-
-async def test_watching_from_a_compacted_revision_says_so(world: World) -> None:
-    first = await put(world.store, "a")
-    await world.forget_history()
-    with pytest.raises(Conflict, match="compacted"):
-        await take(world.store.watch("a", from_revision=first), 1)
-    page = await world.store.range("")
-    now = await put(world.store, "b")
-    assert await take(world.store.watch("", from_revision=page.revision + 1), 1) == [Change("b", b"v", now)]
-
-
-async def test_a_watcher_that_falls_behind_is_told_and_not_fed_with_holes(world: World) -> None:
-    first = await put(world.store, "zz-filler", b"start")
-    changes = world.store.watch("zz-filler", from_revision=first)
-    await take(changes, 1)
-    await world.forget_history()
-    with pytest.raises(Conflict, match="compacted"):
-        await take(changes, 1000)
-
-
 # ---------------------------------------------------------------------------------------------------- expiring keys
 
 
@@ -436,18 +317,6 @@ async def test_expiry_is_a_change_with_a_revision_of_its_own(world: World) -> No
     await world.pass_time(11.0)
     assert await world.store.get("lock") is None
     assert (await world.store.range("")).revision == written + 1
-    assert await take(world.store.watch("lock", from_revision=written + 1), 1) == [
-        Change("lock", None, written + 1)
-    ]
-
-
-async def test_a_waiting_watch_is_told_of_an_expiry_that_nobody_else_notices(world: World) -> None:
-    written = await put(world.store, "start")
-    waiting = asyncio.create_task(take(world.store.watch("lock", from_revision=written + 1), 2))
-    await asyncio.sleep(0.01)
-    await put(world.store, "lock", b"v", expires_in_s=10.0)
-    await world.pass_time(11.0)
-    assert await waiting == [Change("lock", b"v", written + 1), Change("lock", None, written + 2)]
 
 
 # ------------------------------------------------------------------------------------------------------ concurrency

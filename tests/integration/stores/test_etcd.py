@@ -5,7 +5,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -70,54 +69,6 @@ async def test_it_goes_on_when_a_member_hangs(cluster: EtcdCluster, store: EtcdS
     finally:
         cluster.resume(present)
         cluster.wait_healthy()
-
-
-async def test_a_watch_goes_on_at_another_member_and_misses_and_repeats_nothing(
-    cluster: EtcdCluster, store: EtcdStore
-) -> None:
-    first = await put(store, "w/0")
-    changes = store.watch("w/", from_revision=first)
-    told = [(await anext(changes)).key]
-    killed = store.link.present
-    await store.commit(Transaction(puts=(Put("w/1", b""), Put("w/2", b""))))
-    told.append((await anext(changes)).key)
-    cluster.kill(killed)
-    await put(store, "w/3")
-    async with asyncio.timeout(60):
-        told += [(await anext(changes)).key for _ in range(2)]
-    cluster.start(killed)
-    cluster.wait_healthy()
-    assert told == ["w/0", "w/1", "w/2", "w/3"]
-
-
-async def test_a_watch_that_breaks_in_the_middle_of_a_transaction_goes_on_in_the_middle(
-    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """etcd sends a large transaction in pieces; the connection breaks after the first."""
-    watching, broken = store.link.watching, False
-
-    @contextlib.asynccontextmanager
-    async def breaking(request: Any) -> AsyncIterator[AsyncIterator[Any]]:
-        nonlocal broken
-        async with watching(request) as answers:
-            if broken:
-                yield answers
-                return
-            broken = True
-
-            async def one() -> AsyncIterator[Any]:
-                async for answer in answers:
-                    if answer.events:
-                        yield SimpleNamespace(events=answer.events[:2], compact_revision=0)
-                        return
-
-            yield one()
-
-    first = await store.commit(Transaction(puts=tuple(Put(f"w/{number}", b"") for number in range(4))))
-    monkeypatch.setattr(store.link, "watching", breaking)
-    changes = store.watch("w/", from_revision=first)
-    async with asyncio.timeout(60):
-        assert [(await anext(changes)).key for _ in range(4)] == ["w/0", "w/1", "w/2", "w/3"]
 
 
 async def test_without_a_quorum_a_write_is_of_unknown_outcome_and_a_read_fails_and_then_all_is_well(

@@ -6,12 +6,12 @@ like a request that is on the wire; and of what fails it may not be known whethe
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from federator.control.record.leadership import LEADER_KEY
 from federator.kernel.errors import FederatorError, OutcomeUnknown, StoreConflict, Unavailable
-from federator.ports import Change, Item, Page, Transaction
+from federator.ports import Item, Page, Transaction
 from federator.store.memory import MemoryStore
 from tests.lab.faults.plan import COMMIT
 from tests.lab.faults.processes import FaultLoop, coming_to
@@ -82,10 +82,6 @@ class StoreHandle:
             await asyncio.sleep(PATIENCE_S)
             raise OutcomeUnknown(f"the store has not answered {self._who}")
         return await self._ask(lambda: self._disk.commit(transaction))
-
-    def watch(self, prefix: str, *, from_revision: int) -> AsyncIterator[Change]:
-        """As the store."""
-        return self._disk.store.watch(prefix, from_revision=from_revision)
 
     def refuse_if_full(self) -> None:
         """There is room."""

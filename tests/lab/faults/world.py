@@ -41,7 +41,7 @@ class World:
         """Of each member, its machines."""
         self.cloud = Cloud(loop, self.journal, plan.offers, self._booted, self._machine_gone)
         self.watch = Watch(plan, self.truth, self.hosts, self.cloud, self.journal)
-        store = MemoryStore(MachineClock(loop), incarnation=f"faults-{plan.seed}", history_limit=0)
+        store = MemoryStore(MachineClock(loop), incarnation=f"faults-{plan.seed}")
         self.disk = Disk(store, self.watch.written)
         blobs = MemoryBlobs()
         self.dispatchers = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.clock import ManualClock
-from federator.kernel.errors import Conflict, Permanent, Unavailable
+from federator.kernel.errors import Permanent, Unavailable
 from federator.ports import Put, Transaction
 from federator.store.sqlite import SqliteStore
 from federator.store.sqlite_file import QUERIES, SCHEMA_VERSION, read_queries
@@ -48,18 +48,6 @@ async def test_two_files_have_different_incarnations(tmp_path: Path) -> None:
     assert first.incarnation != second.incarnation
     await first.close()
     await second.close()
-
-
-async def test_history_before_opening_is_compacted_and_later_history_is_not(path: Path) -> None:
-    store = reopen(path)
-    revision = await put(store, "a")
-    await store.close()
-    store = reopen(path)
-    with pytest.raises(Conflict, match="compacted"):
-        await anext(store.watch("", from_revision=revision))
-    following = asyncio.ensure_future(anext(store.watch("", from_revision=revision + 1)))
-    assert await put(store, "b") == (await following).revision
-    await store.close()
 
 
 async def test_an_expiring_key_has_its_whole_time_again_after_opening(path: Path) -> None:
@@ -203,10 +191,8 @@ async def test_a_full_disk_is_unavailable_loses_nothing_and_is_over_when_there_i
     page = await store.range("")
     assert [(item.key, item.value) for item in page.items] == [("a", b"kept")]
     store.writer.connection.execute("PRAGMA max_page_count = 1000000")
-    # A failed transaction uses up no revision, and its changes are not told.
+    # A failed transaction uses up no revision.
     assert await put(store, "b") == page.revision + 1
-    change = await anext(store.watch("", from_revision=page.revision + 1))
-    assert change.key == "b"
     await store.close()
 
 
@@ -265,15 +251,6 @@ async def test_closing_finishes_what_was_queued_and_refuses_what_comes_later(pat
     store = reopen(path)
     assert len((await store.range("k")).items) == 20
     await store.close()
-
-
-async def test_closing_ends_the_watches(path: Path) -> None:
-    store = reopen(path)
-    waiting = asyncio.ensure_future(anext(store.watch("", from_revision=1)))
-    await asyncio.sleep(0)
-    await store.close()
-    with pytest.raises(Unavailable, match="closed"):
-        await waiting
 
 
 async def test_a_backlog_that_the_disk_cannot_clear_turns_callers_away(
