@@ -50,7 +50,7 @@ JOB_FILE = (
     Written("secrets", "`[wandb]`", "none", "Names of secrets that its site adds to its environment. What they are is with the site alone."),
     Written("inputs", "`[{uri: s3://datasets/imagenet, size: 150GB}]`", "none", "Data that it reads; see below. What it takes to bring it to a site counts where the job is planned."),
     Written("after", "`[preprocess]`", "–", "Names or ids of jobs that must have succeeded first."),
-    Written("array", "`0-99`, `0-9,20`", "–", "One job per index, each seeing its own in `FEDERATOR_ARRAY_INDEX`."),
+    Written("array", "`0-99`, `0-9,20`, `0-99:5`", "–", "One job per index, each seeing its own in `FEDERATOR_ARRAY_INDEX`."),
     Written("every", '`6h`, `"0 3 * * *"`, or a mapping', "–", "Submit it again and again: it becomes a series, known by its `name`, and each run is a job of its own, `NAME-1`, `NAME-2` and so on. Every so long, from now on; or as cron writes times, in UTC. See below."),
     Written("overlap", "`skip`, `queue`, `replace`", "`skip`", "What becomes of a run that is due while the last one is not over: it does not come; it waits for the end of that one, at most one at a time, the newest; or that one is cancelled, and once it is gone the new one comes."),
     Written("labels", "`{team: vision}`", "–", "Free words that policies and lists can select by."),

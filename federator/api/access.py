@@ -12,10 +12,12 @@ from federator.api.scopes import scope_of
 from federator.api.table import Gate, Route
 from federator.assembly import Core
 from federator.kernel.errors import Conflict, Forbidden, Invalid, TooMany, Unauthenticated, Unavailable
+from federator.model.identity import Caller
 from federator.model.jobs import Job
 from federator.model.rights import Relation
 
 _PARTS = {
+    "id": re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}(\[[0-9,:-]{1,200}\])?"),
     "hash": re.compile(r"[0-9a-f]{64}"),
     "rank": re.compile(r"\d{1,6}"),
     "placement": re.compile(r"[a-z0-9-]{1,64}"),
@@ -47,10 +49,10 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
         call.about = core.views.find_job(call.caller, call.path("id"))
         call.relations = _relations(call)
         if route.method != "GET":
-            _require_no_series(call.about, call.path("id"))
+            require_no_series(call.about, call.path("id"))
     if route.gate is Gate.JOB:
         if not call.relations & route.allows:
-            raise _not_yours(call)
+            raise not_yours(call.job)
         _only_while(request, lambda: bool(_relations(call) & route.allows))
     return call
 
@@ -85,7 +87,7 @@ def _opens(core: Core, token: str) -> bool:
     return True
 
 
-def _require_no_series(run: Job, name: str) -> None:
+def require_no_series(run: Job, name: str) -> None:
     """Who changes a job by the name of its series may have meant either."""
     if run.series == name != run.name:
         raise Conflict(
@@ -107,16 +109,19 @@ def bearer(request: web.Request) -> str:
 
 def _relations(call: Call) -> frozenset[Relation]:
     """How the caller stands to the job, wherever it is placed now."""
-    records = call.core.records
-    job = records.jobs.get(call.job.id, call.job)
-    placement = records.placements.get(job.placement or "")
+    return relations(call.core, call.caller, call.job)
+
+
+def relations(core: Core, caller: Caller, job: Job) -> frozenset[Relation]:
+    """How somebody stands to a job, wherever it is placed now."""
+    job = core.records.jobs.get(job.id, job)
+    placement = core.records.placements.get(job.placement or "")
     site = placement.site if placement is not None else ""
-    return call.core.authority.now.relations(call.caller, job, site)
+    return core.authority.now.relations(caller, job, site)
 
 
-def _not_yours(call: Call) -> Forbidden:
-    """All others only see that it is there."""
-    job = call.job
+def not_yours(job: Job) -> Forbidden:
+    """The refusal: all others only see that it is there."""
     return Forbidden(
         f"{job.name} belongs to {job.owner}",
         remedy=f"ask them, an administrator of queue {job.queue}, or a user with the role platform",

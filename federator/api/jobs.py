@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
+from federator.api.access import not_yours, relations, require_no_series
 from federator.api.attempts import attempt_rows
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, require_type
 from federator.api.parsing import in_thread
@@ -16,9 +18,21 @@ from federator.api.problems import problem_of
 from federator.control.submitting.acceptance import Asked
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
 from federator.kernel.ids import content_hash
-from federator.model.jobs import JobStatus
+from federator.model.jobs import Job, JobStatus
 from federator.model.plans import Explanation
-from federator.wire.http import JobDetail, JobPage, JobPatch, Preview, SubmitResult, Submitted
+from federator.model.rights import MAY_CHANGE
+from federator.wire.addresses import label_of_all
+from federator.wire.http import (
+    ActedOn,
+    JobAction,
+    JobDetail,
+    JobPage,
+    JobPatch,
+    Preview,
+    SubmitResult,
+    Submitted,
+    Verb,
+)
 from federator.wire.jobfile import JobRequest, read_job, read_job_text
 from federator.wire.jsontext import decode_json
 
@@ -109,6 +123,33 @@ async def release(call: Call) -> JobDetail:
 async def requeue(call: Call) -> JobDetail:
     """Stop the attempt and let the job wait for a new one."""
     return call.core.views.detail(await call.core.intake.requeue(call.caller, call.job.id))
+
+
+async def act(call: Call) -> list[ActedOn]:
+    """Do it to all jobs that are named, once it is known that all of them may be changed by the caller."""
+    action = await call.body(JobAction)
+    meant = [(name, call.core.views.find_jobs(call.caller, name)) for name in action.jobs]
+    for name, jobs in meant:
+        for job in {(each.owner, each.queue, each.team, each.placement): each for each in jobs}.values():
+            require_no_series(job, name)
+            if not relations(call.core, call.caller, job) & MAY_CHANGE:
+                raise not_yours(job)
+    return [await _act_on(call, action.verb, name, jobs) for name, jobs in meant]
+
+
+async def _act_on(call: Call, verb: Verb, name: str, jobs: list[Job]) -> ActedOn:
+    ids = [job.id for job in jobs]
+    acted = await call.core.intake.act(call.caller, verb, ids)
+    now = [job for job in map(call.core.records.jobs.get, ids) if job is not None]
+    return ActedOn(
+        name=name,
+        label=label_of_all(jobs),
+        changed=acted.changed,
+        left=acted.left,
+        status=dict(Counter(str(job.status) for job in now)),
+        because=next((job.because for job in now), ""),
+        left_because=acted.because,
+    )
 
 
 async def explain(call: Call) -> Explanation:

@@ -49,6 +49,7 @@ ROUTES = (
     # Jobs
     Route("POST", "/v1/jobs", jobs.submit, PERSON, "Submit one job, or many as NDJSON", body=JOB_FILE, takes=(JSON, YAML[0], NDJSON), answer=http.Submitted, status=201, cost=PLAIN),
     Route("GET", "/v1/jobs", jobs.list_jobs, PERSON, "List jobs", query=jobs.JobsQuery, answer=http.JobPage, cost=PLAIN),
+    Route("POST", "/v1/jobs/actions", jobs.act, PERSON, "Cancel, hold, release or requeue many jobs", body=http.JobAction, answer=list[http.ActedOn], cost=HEAVY),
     Route("GET", "/v1/jobs/{id}", jobs.show, PERSON, "Show a job, by id or name", answer=Detail),
     Route("PATCH", "/v1/jobs/{id}", jobs.update, JOB, "Change a living job", allows=MAY_CHANGE, body=http.JobPatch, answer=Detail, cost=PLAIN),
     Route("DELETE", "/v1/jobs/{id}", jobs.cancel, JOB, "Cancel a job", allows=MAY_CHANGE, answer=Detail, status=202, cost=PLAIN),

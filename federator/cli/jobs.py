@@ -1,9 +1,7 @@
 """Verbs about jobs: submit, list, show, and what may be done to them."""
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,24 +11,27 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.columns import attempt_columns, event_columns, job_columns
-from federator.cli.exits import USAGE
+from federator.cli.exits import EXITS, USAGE
 from federator.cli.harmless import harmless
 from federator.cli.job_facts import job_facts
 from federator.cli.jobfiles import WrittenJob, read_jobs
 from federator.cli.layout import table
-from federator.cli.output import Output, facts, say, show, show_data, show_rows, status, width
+from federator.cli.output import Output, facts, say, say_error, show, show_data, show_rows, status, width
 from federator.cli.phrases import plain
 from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
 from federator.model.events import Event
-from federator.wire.http import JobDetail, JobPatch, JobRow, SeriesRow, SubmitResult, Submitted
+from federator.wire.http import ActedOn, JobDetail, JobPatch, JobRow, SeriesRow, SubmitResult, Submitted, Verb
 
 if TYPE_CHECKING:
     from federator.client import Client
 
 JobName = Annotated[
-    str, Parameter(help="Id of a job, or a name: then the newest job of that name, your own first.")
+    str,
+    Parameter(
+        help="Id of a job, or a name: then the newest job of that name, your own first; 'sweep[3]' is a task of an array."
+    ),
 ]
 JobFile = Annotated[Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")]
 MANY = 20
@@ -266,51 +267,48 @@ def update(
 
 
 def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
-    """Cancel jobs; an array's name means all its tasks. A running one stops within its grace; its record stays."""
-    return _act_on_all(jobs, connection, lambda client, job: client.cancel(job), output)
+    """Cancel jobs; an array's name means all its tasks, `sweep[3-7]` some. A running one stops within its grace; its record stays."""
+    return _act("cancel", jobs, output, connection)
 
 
 def hold(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
     """Keep jobs from starting; a running one stops and frees its GPUs. Without `checkpoint` in its file it starts from the beginning afterwards."""
-    return _act_on_all(jobs, connection, lambda client, job: client.hold(job), output)
+    return _act("hold", jobs, output, connection)
 
 
 def release(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
     """Let held jobs go on."""
-    return _act_on_all(jobs, connection, lambda client, job: client.release(job), output)
+    return _act("release", jobs, output, connection)
 
 
 def requeue(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
     """Stop the present attempt of jobs and let them wait for another place. Without `checkpoint` in its file a job starts from the beginning there."""
-    return _act_on_all(jobs, connection, lambda client, job: client.requeue(job), output)
+    return _act("requeue", jobs, output, connection)
 
 
-def _act_on_all(
-    jobs: tuple[str, ...],
-    connection: Connection,
-    verb: "Callable[[Client, str], Awaitable[JobDetail]]",
-    output: Output,
-) -> int:
+def _act(verb: Verb, jobs: tuple[str, ...], output: Output, connection: Connection) -> int:
+    """One request for all of them; it fails if there is one of which nothing could be changed."""
     if not jobs:
         raise Invalid("no job is named", field="JOB", remedy="write one or more ids or names")
-    for job in jobs:
-        for detail in ask(connection, partial(_act_on, job, verb))[0]:
-            _show_changed(detail, detail.job.because, output)
-    return 0
+    answers, _ = ask(connection, lambda client: client.act(verb, jobs))
+    if output in ("json", "yaml"):
+        show_data(answers, output)
+    for each in answers:
+        if each.left and not each.changed:
+            say_error(plain(each.left_because))
+        elif output in ("table", "wide"):
+            show(_acted(each))
+    return EXITS[Conflict] if any(each.left and not each.changed for each in answers) else 0
 
 
-async def _act_on(
-    job: str, verb: "Callable[[Client, str], Awaitable[JobDetail]]", client: "Client"
-) -> list[JobDetail]:
-    """One job; or all tasks of an array that is named by its name, those that the verb does not suit left as they are."""
-    tasks = await client.tasks(job)
-    if len(tasks) == 1:
-        return [await verb(client, tasks[0])]
-    changed = []
-    for task in tasks:
-        with suppress(Conflict):
-            changed.append(await verb(client, task))
-    return changed
+def _acted(each: ActedOn) -> Text:
+    """Statuses, whose, and why; how many of an array are in each, where they differ."""
+    line = Text()
+    for name, count in sorted(each.status.items()):
+        line.append(", " if line else "").append_text(status(name))
+        line.append(f" {count}" if sum(each.status.values()) > 1 else "")
+    left = f"; {each.left} left as they are, the first because {each.left_because}" if each.left else ""
+    return line.append(f"  {plain(each.label)}  {plain(each.because)}{plain(left)}", style="default")
 
 
 def _show_changed(detail: JobDetail, what: str, output: Output) -> None:

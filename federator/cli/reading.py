@@ -27,7 +27,6 @@ def logs(
     *,
     follow: Annotated[bool, Parameter(name=("-f", "--follow"), negative="")] = False,
     node: int = 0,
-    index: int | None = None,
     attempt: int | None = None,
     all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
     tail: int | None = None,
@@ -44,13 +43,11 @@ def logs(
     Parameters
     ----------
     job:
-        Id or name.
+        Id or name; `'sweep[3]'` is a task of an array.
     follow:
         Go on until the job has ended, over restarts of the dispatcher and of the job.
     node:
         Which node of a gang.
-    index:
-        Which task of an array, by its index.
     attempt:
         Which attempt, counted from 1; without it the newest. `federator show JOB` lists them.
     all:
@@ -75,7 +72,7 @@ def logs(
 
     async def write() -> None:
         async with open_client(connection) as client:
-            detail = await client.job(job if index is None else await client.task(job, index))
+            detail = await client.job(job)
             _check_node(detail, node)
             if follow:
                 client.transport.patience_s = LONG_PATIENCE_S
@@ -123,7 +120,6 @@ def download(
     job: JobName,
     *,
     into: Annotated[Path | None, Parameter(name=("-d", "--into"))] = None,
-    index: int | None = None,
     connection: Connection = HERE,
 ) -> None:
     """Fetch the files that a job's `outputs` named, and print where they are.
@@ -131,15 +127,13 @@ def download(
     Parameters
     ----------
     job:
-        Id or name.
+        Id or name; `'sweep[3]'` is a task of an array.
     into:
         Folder to put them below; else one with the job's name.
-    index:
-        Which task of an array, by its index.
     """
 
     async def fetch(client: "Client") -> list[Path]:
-        record = (await client.job(job if index is None else await client.task(job, index))).job
+        record = (await client.job(job)).job
         folder = into or Path(
             record.name if record.array_index is None else f"{record.name}-{record.array_index}"
         )

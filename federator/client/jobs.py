@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +16,19 @@ from federator.client.workdir import Packed, pack, unpack
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.events import Event
 from federator.model.plans import Explanation
-from federator.wire.http import JobDetail, JobPage, JobPatch, JobRow, Preview, SubmitResult, Submitted
+from federator.wire.addresses import read_address
+from federator.wire.http import (
+    ActedOn,
+    JobAction,
+    JobDetail,
+    JobPage,
+    JobPatch,
+    JobRow,
+    Preview,
+    SubmitResult,
+    Submitted,
+    Verb,
+)
 from federator.wire.jobfile import BLOB_PREFIX
 from federator.wire.jsontext import Reader
 from federator.wire.log_times import LogPart
@@ -143,19 +155,13 @@ class JobVerbs:
         """The record, the spec, and where it is."""
         return await self.transport.call("GET", _job(job), JobDetail)
 
-    async def task(self, job: str, index: int) -> str:
-        """The id of one task of an array. Raises `NotFound`."""
-        array = (await self.job(job)).job.array
-        if array is not None:
-            async for row in self.all_jobs(JobFilter(array=array)):
-                if row.array_index == index:
-                    return row.id
-        raise NotFound(f"{job} has no task with the index {index}" if array else f"{job} is not an array")
-
     async def tasks(self, job: str) -> list[str]:
-        """The ids to wait for: all tasks of an array that is named by its name, else the one job."""
+        """The ids to wait for: all tasks of an array that is named by its name, those of `sweep[3-7]`, else the one job."""
+        name, indices = read_address(job)
+        if len(indices) > 1:
+            return [(await self.job(f"{name}[{index}]")).job.id for index in indices]
         found = (await self.job(job)).job
-        if found.array is None or job == found.id:
+        if found.array is None or indices or job == found.id:
             return [found.id]
         return sorted([row.id async for row in self.all_jobs(JobFilter(array=found.array))])
 
@@ -184,6 +190,16 @@ class JobVerbs:
     async def requeue(self, job: str) -> JobDetail:
         """Stop the present attempt and let the job wait for another place. `because` says so where it starts from the beginning there."""
         return await self.transport.call("POST", _job(job, "/requeue"), JobDetail)
+
+    async def act(self, verb: Verb, jobs: Sequence[str]) -> list[ActedOn]:
+        """Do it to many in one request: ids or names, an array's for all its tasks, or some of them as in `sweep[3-7]`. Those that the verb does not suit are left as they are."""
+        body, headers = (
+            msgspec.json.encode(JobAction(verb, tuple(jobs))),
+            {"Content-Type": "application/json"},
+        )
+        return await self.transport.call(
+            "POST", "/v1/jobs/actions", list[ActedOn], body=body, headers=headers
+        )
 
     async def explain(self, job: str) -> Explanation:
         """Why it waits, and why not elsewhere; or why it ran where it did."""

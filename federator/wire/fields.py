@@ -23,7 +23,7 @@ MAX_ARRAY_TASKS = 100_000
 MAX_ARRAY_INDEX = 9_999_999
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-_INDICES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_INDICES = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _JOB_ID = re.compile(r"job-[0-9a-hjkmnp-tv-z]{26}")
 
 
@@ -257,7 +257,7 @@ def moment_at(value: object, path: str, *, now: float) -> float:
 
 
 def indices(value: object, path: str) -> tuple[int, ...]:
-    """`0-99`, `0-9,20` or one index, in growing order."""
+    """`0-99`, `0-9,20`, every fifth of `0-99:5`, or one index, in growing order."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(whole(value, path, low=0, high=MAX_ARRAY_INDEX))
     written = text(value, path, limit=10_000)
@@ -277,11 +277,11 @@ def indices(value: object, path: str) -> tuple[int, ...]:
 
 def _span(part: str, path: str) -> range:
     match = _INDICES.fullmatch(part)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-    if first > last or last > MAX_ARRAY_INDEX:
-        remedy = f"write indices up to {MAX_ARRAY_INDEX} such as 0-99 or 0-9,20"
+    first, last, step = (int(match[1]), int(match[2] or match[1]), int(match[3] or 1)) if match else (1, 0, 1)
+    if first > last or last > MAX_ARRAY_INDEX or not step:
+        remedy = f"write indices up to {MAX_ARRAY_INDEX} such as 0-99, 0-9,20 or 0-99:5"
         raise Invalid(f"{part[:80]!r} is not a range of indices", field=path, remedy=remedy)
-    return range(first, last + 1)
+    return range(first, last + 1, step)
 
 
 def _parsed(parse: Callable[[str], T], value: str, path: str) -> T:

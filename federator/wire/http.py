@@ -4,7 +4,7 @@ Records of the model are answered as they are wherever that says what a user nee
 requests, and views that join several records.
 """
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -51,6 +51,34 @@ class SubmitResult(msgspec.Struct, frozen=True):
     line: int
     submitted: Submitted | None = None
     problem: Problem | None = None
+
+
+Verb = Literal["cancel", "hold", "release", "requeue"]
+
+
+class JobAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/jobs/actions: one verb for many jobs. Each entry is the id or name of a job, that of an array for all its tasks, or some of them as in `sweep[3-7]`."""
+
+    verb: Verb
+    jobs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=1000)]
+
+
+class ActedOn(msgspec.Struct, frozen=True):
+    """What became of the jobs that one entry of a `JobAction` meant."""
+
+    name: str
+    """As it was asked for."""
+    label: str
+    """What it is called: a job's name, or an array's with the indices of the tasks."""
+    changed: int
+    left: int
+    """So many were left as they are: the verb does not suit them."""
+    status: dict[str, int]
+    """How many are in each status now."""
+    because: str = ""
+    """Why, of the first."""
+    left_because: str = ""
+    """Why the first of those was left, and what would be right."""
 
 
 class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -49,6 +49,7 @@ CHANGES, READS = "otqpr", "omtqpr"
 MATRIX = {
     "POST /v1/jobs": SUBMITS,
     "GET /v1/jobs": PERSON,
+    "POST /v1/jobs/actions": CHANGES,
     "GET /v1/jobs/{id}": PERSON,
     "PATCH /v1/jobs/{id}": CHANGES,
     "DELETE /v1/jobs/{id}": CHANGES,
@@ -125,6 +126,7 @@ JOB_FILE = {"run": "true"}
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": JOB_FILE,
     "POST /v1/preview": JOB_FILE,
+    "POST /v1/jobs/actions": {"verb": "hold", "jobs": ["the-job"]},
     "PATCH /v1/jobs/{id}": {"priority": 10},
     "POST /v1/sites/{name}/drain": {},
     "POST /v1/sites/{name}/evict": {"why": "the power is cut"},

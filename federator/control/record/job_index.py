@@ -104,6 +104,26 @@ class JobIndex:
         newest = max((job for job in each if job is not None), default=None)
         return self._jobs[newest] if newest is not None else None
 
+    def labelled(self, name: str, owner: str, index: int) -> Job | None:
+        """That owner's newest task of that name with that index: the tasks of an array were named in one go, in the order of their indices."""
+        ids = self._names.get(name, {}).get(owner, [])
+        end = len(ids)
+        while end:
+            newest = self._jobs[ids[end - 1]]
+            if newest.array is None:
+                end -= 1
+                continue
+            first = bisect_left(ids, newest.array, 0, end)
+            found = bisect_left(ids, index, first, end, key=lambda job: self._jobs[job].array_index or 0)
+            if found < end and self._jobs[ids[found]].array_index == index:
+                return self._jobs[ids[found]]
+            end = first
+        return None
+
+    def owners_of(self, name: str) -> list[str]:
+        """Who has jobs of that name."""
+        return list(self._names.get(name, ()))
+
     def named(self, name: str) -> list[str]:
         """Ids of all jobs of that name, in no order."""
         return [job for ids in self._names.get(name, {}).values() for job in ids]

@@ -5,15 +5,17 @@ the jobs that have them, and looks at each.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from federator.control.governing.visibility import Sight
 from federator.control.record.job_index import CellKey, cell_of
 from federator.control.record.records import Records
+from federator.kernel.errors import Invalid, NotFound
 from federator.model.jobs import Job
 from federator.model.queues import under
+from federator.wire.addresses import in_ranges, read_address
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,58 @@ def listed(
     return found[max(0, end - limit) : end][::-1], len(found)
 
 
-def named(records: Records, sight: Sight, owner: str, name: str) -> Job | None:
-    """A job by id, or the newest of that name: that owner's first. None also for what is not shown."""
+def named(records: Records, sight: Sight, owner: str, text: str) -> Job | None:
+    """A job by id or name, or a task as in `sweep[3]`; of a name the newest, that owner's first. None also for what is not shown. Raises `Invalid` for several tasks."""
+    name, indices = read_address(text)
+    if indices:
+        if len(indices) > 1:
+            raise Invalid(
+                f"{text} names several tasks", field="JOB", remedy=f"name one: {name}[{indices[0]}]"
+            )
+        return next(iter(_tasks(records, sight, owner, name, indices)), None)
     index, job = records.index, records.jobs.get(name)
     if job is not None:
         return job if sight.job(job) else None
+    if name in records.arrays:
+        return next((job for job in reversed(records.arrays[name].values()) if sight.job(job)), None)
     return index.newest(name, owner) or index.newest_of_all(name, sight.job)
+
+
+def selected(records: Records, sight: Sight, owner: str, text: str) -> list[Job]:
+    """All jobs that are meant: one by its id or name, an array's tasks by the array's, or some of them as in `sweep[3-7]`. Empty also for what is not shown. Raises `Invalid`, and `NotFound` for a task that there is not."""
+    name, indices = read_address(text)
+    if indices:
+        return _tasks(records, sight, owner, name, indices)
+    job = named(records, sight, owner, name)
+    if job is None or job.array is None or name == job.id:
+        return [] if job is None else [job]
+    return list(sight.shown(records.arrays[job.array].values()))
+
+
+def _tasks(records: Records, sight: Sight, owner: str, name: str, indices: Sequence[int]) -> list[Job]:
+    """The newest task of each index; where the name is that of an array, its own."""
+    if name in records.arrays:
+        tasks = {job.array_index: job for job in sight.shown(records.arrays[name].values())}
+        found = [tasks.get(index) for index in indices]
+    else:
+        find = records.index.labelled
+        found = [find(name, owner, index) or _anybodys(records, sight, name, index) for index in indices]
+    if missing := [index for index, job in zip(indices, found, strict=True) if job is None]:
+        if len(missing) == len(indices) and named(records, sight, owner, name) is None:
+            return []
+        raise NotFound(
+            f"{name} has no task {in_ranges(tuple(missing))}",
+            remedy=f"federator list --tasks --name {name} shows those that there are",
+        )
+    return [job for job in found if job is not None]
+
+
+def _anybodys(records: Records, sight: Sight, name: str, index: int) -> Job | None:
+    """The newest that is shown, whoever owns it."""
+    tasks = (records.index.labelled(name, owner, index) for owner in records.index.owners_of(name))
+    return max(
+        (job for job in tasks if job is not None and sight.job(job)), key=lambda job: job.id, default=None
+    )
 
 
 Test = Callable[[Job], bool]

@@ -16,7 +16,7 @@ from federator.control.reports.inventory import Inventory
 from federator.control.showing.burst_rows import burst_status
 from federator.control.showing.expectations import Expectations
 from federator.control.showing.explanations import Explainer
-from federator.control.showing.listing import Wanted, listed, named
+from federator.control.showing.listing import Wanted, listed, named, selected
 from federator.control.showing.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
 from federator.control.submitting.series import SeriesDesk
 from federator.control.turns.observation import Observer
@@ -84,9 +84,14 @@ class Views:
         self._providers = providers
 
     def find_job(self, caller: Caller, name: str) -> Job:
-        """A job by id, or the newest of that name: the caller's own first; of a series, the newest of its runs. Raises `NotFound`, also for one that they are not shown."""
+        """A job by id, the newest of that name, or a task as in `sweep[3]`: the caller's own first; of a series, the newest of its runs. Raises `NotFound`, also for one that they are not shown."""
         job = named(self._records, self._visibility.of(caller), caller.name, name)
         return job if job is not None else self._series.run_of(caller, name)
+
+    def find_jobs(self, caller: Caller, name: str) -> list[Job]:
+        """All that the name means, as `selected`; of a series, the newest of its runs. Raises `NotFound` and `Invalid`."""
+        found = selected(self._records, self._visibility.of(caller), caller.name, name)
+        return found or [self._series.run_of(caller, name)]
 
     def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
         """Everything about one job; of what it runs only the names of its environment, for people who may not read its logs either."""

@@ -17,12 +17,11 @@ from federator.control.submitting.acceptance import Acceptance, Accepted, Asked
 from federator.control.submitting.held_capacity import check_held
 from federator.control.submitting.intake_checks import patched
 from federator.control.submitting.series import SeriesDesk
-from federator.kernel.errors import Conflict, FederatorError, NotFound
+from federator.control.submitting.verbs import Acted, Verbs, act_on_many, refuse_ended
+from federator.kernel.errors import FederatorError, NotFound
 from federator.model.identity import Caller
-from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
-from federator.model.lifecycle import allows
-from federator.model.placements import Placement
-from federator.wire.http import JobPatch, Submitted
+from federator.model.jobs import Job
+from federator.wire.http import JobPatch, Submitted, Verb
 from federator.wire.jobfile import JobRequest
 
 PART = 50
@@ -41,6 +40,7 @@ class Intake:
         self._scribe = scribe
         self.acceptance = acceptance
         self._series = series
+        self._verbs = Verbs(records, scribe)
 
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
@@ -133,10 +133,11 @@ class Intake:
 
         def compute() -> Changes:
             changes = Changes()
-            job = self._open(job_id)
+            job = self._job(job_id)
+            refuse_ended(job)
             new, what = patched(job, patch, self.acceptance.authority, caller, self._scribe.clock.now())
             changes.put(new, self._scribe.event(new, "update", f"{caller.name} set {what}"))
-            placement = self._placement(job)
+            placement = self._verbs.placement(job)
             if placement is not None:
                 check_held(self._records, placement, job, new)
                 spec = self._records.spec(placement.spec_hash)
@@ -151,112 +152,39 @@ class Intake:
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """End it. Cancelling what has ended changes nothing."""
-
-        def compute() -> Changes:
-            changes = Changes()
-            job = self._job(job_id)
-            if job.terminal or job.status is JobStatus.CANCELLING:
-                return changes
-            because = f"cancelled by {caller.name}"
-            job = self._scribe.job(
-                changes, job, "cancel", because, outcome=Outcome(TerminalReason.CANCELLED, because)
-            )
-            self._stop(
-                changes, job, because, then="released", outcome=Outcome(TerminalReason.CANCELLED, because)
-            )
-            self._scribe.act(
-                changes, f"user:{caller.name}", "cancel", job=job.id, queue=job.queue, owner=job.owner
-            )
-            return changes
-
-        return await self._change(job_id, compute)
+        return await self._act(caller, "cancel", job_id)
 
     async def hold(self, caller: Caller, job_id: str) -> Job:
         """Keep it from starting; a running job stops and frees its GPUs. One without a checkpoint is said to start from the beginning."""
-        return await self._pause(caller, job_id, "hold", f"held by {caller.name}")
+        return await self._act(caller, "hold", job_id)
 
     async def requeue(self, caller: Caller, job_id: str) -> Job:
         """Stop it, after a checkpoint if it makes any, and let it wait for a place again. One that makes none is said to start from the beginning."""
-        return await self._pause(caller, job_id, "requeue", f"requeued by {caller.name}")
+        return await self._act(caller, "requeue", job_id)
 
     async def release(self, caller: Caller, job_id: str) -> Job:
         """Let a held job wait for its turn again."""
+        return await self._act(caller, "release", job_id)
+
+    async def act(self, caller: Caller, verb: Verb, jobs: Sequence[str]) -> Acted:
+        """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
+        return await act_on_many(self._records, self._verbs, caller, verb, jobs)
+
+    async def _act(self, caller: Caller, verb: Verb, job_id: str) -> Job:
+        """Do it to one. Raises `Conflict` where the verb does not suit it."""
 
         def compute() -> Changes:
             changes = Changes()
-            job = self._job(job_id)
-            if not allows(job.status, "release"):
-                raise Conflict(
-                    f"{job.label} is {job.status}, not held", remedy="only a held job can be released"
-                )
-            self._scribe.job(changes, job, "release", f"released by {caller.name}", losses=())
-            self._scribe.act(
-                changes, f"user:{caller.name}", "release", job=job.id, queue=job.queue, owner=job.owner
-            )
+            for refused in self._verbs.write(changes, caller, verb, [self._job(job_id)]):
+                raise refused
             return changes
 
         return await self._change(job_id, compute)
-
-    async def _pause(self, caller: Caller, job_id: str, verb: str, told: str) -> Job:
-        def compute() -> Changes:
-            changes, because = Changes(), told
-            job = self._open(job_id)
-            if job.status is JobStatus.HELD and verb == "hold":
-                return changes
-            if verb == "hold" and job.status is JobStatus.PENDING:
-                self._scribe.job(changes, job, "hold", because)
-            elif allows(job.status, "suspend"):
-                because = f"{told}{self._starts_anew(job)}"
-                job = self._scribe.job(changes, job, "suspend", because, pause_for=verb)
-                self._stop(changes, job, because, then="held" if verb == "hold" else "paused")
-            else:
-                raise Conflict(
-                    f"{job.label} is {job.status}: there is nothing to {verb}",
-                    remedy=f"only a job that has been placed can be {'held' if verb == 'hold' else 'requeued'} now",
-                )
-            self._scribe.act(
-                changes, f"user:{caller.name}", verb, job=job.id, queue=job.queue, owner=job.owner
-            )
-            return changes
-
-        return await self._change(job_id, compute)
-
-    def _starts_anew(self, job: Job) -> str:
-        """The warning that what it has done is lost; nothing for a job that saves itself, or that has not begun."""
-        placement = self._placement(job)
-        saves = self._records.spec(job.spec_hash).checkpoint is not None
-        if saves or placement is None or not self._records.may_run(placement):
-            return ""
-        return "; it names no `checkpoint`, so what it has done is lost and it starts from the beginning"
-
-    def _stop(
-        self, changes: Changes, job: Job, because: str, *, then: str, outcome: Outcome | None = None
-    ) -> None:
-        """Tell the job's site to stop it; where nothing was sent yet, the job moves on at once along `then`."""
-        placement = self._placement(job)
-        if placement is None:
-            if not job.terminal and allows(job.status, then):
-                self._scribe.job(changes, job, then, because, outcome=outcome, placement=None)
-            return
-        sent = self._records.may_run(placement)
-        self._scribe.stop(changes, placement, because, sent=sent)
-        if not sent:
-            self._scribe.job(changes, job, then, because, outcome=outcome, placement=None, pause_for=None)
-
-    def _placement(self, job: Job) -> Placement | None:
-        placement = self._records.placements.get(job.placement or "")
-        return placement if placement is not None and not placement.ended else None
 
     def _job(self, job_id: str) -> Job:
         job = self._records.jobs.get(job_id)
         if job is None:
             raise NotFound(f"no job {job_id}")
-        return job
-
-    def _open(self, job_id: str) -> Job:
-        job = self._job(job_id)
-        if job.terminal:
-            raise Conflict(f"{job.label} has ended: {job.status}", remedy="submit it again to run it again")
         return job
 
     async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:

@@ -95,7 +95,11 @@ def test_an_arrays_name_means_all_its_tasks(federation: Federation, tmp_path: Pa
     )
     cancelled = federation.run("cancel", "fleet")
     assert cancelled.returncode == 0
-    assert cancelled.stdout.count("CANCELL") == 3
+    assert "fleet[0-2]" in cancelled.stdout
+    assert federation.run("wait", "fleet", "--timeout", "1m").returncode == 125
+    again = federation.run("requeue", "fleet[0-1]", "fleet[2]")
+    assert again.returncode == 6
+    assert again.stderr.count("has ended: CANCELLED (submit it again") == 2
 
 
 def test_a_task_of_an_array_has_its_own_log(federation: Federation, tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_a_task_of_an_array_has_its_own_log(federation: Federation, tmp_path: Pa
     jobs = federation.run("submit", str(tmp_path / "job.yaml")).stdout.split()
     assert len(jobs) == 3
     assert federation.run("wait", *jobs).returncode == 0
-    assert federation.run("logs", "sweep", "--index", "4").stdout == "task 4\n"
+    assert federation.run("logs", "sweep[4]").stdout == "task 4\n"
 
 
 def test_what_cannot_run_is_explained_before_and_after(federation: Federation, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from federator.model.events import Event
 from federator.model.placements import Part, PlacementStatus
 from federator.model.plans import Explanation, PricePoint, SiteReason
 from federator.wire.http import (
+    ActedOn,
     JobPage,
     Preview,
     Problem,
@@ -312,25 +313,33 @@ def test_preview_sends_the_job_without_its_folder(
     assert [json.loads(heard.body) for heard in fake.heard] == [{"run": "x"}]
 
 
-@pytest.mark.parametrize(
-    ("words", "route"),
-    [
-        (("cancel", "train"), "DELETE /v1/jobs/{id}"),
-        (("hold", "train"), "POST /v1/jobs/{id}/hold"),
-        (("release", "train"), "POST /v1/jobs/{id}/release"),
-        (("requeue", "train"), "POST /v1/jobs/{id}/requeue"),
-        (("update", "train", "--priority", "70", "--deadline", "none"), "PATCH /v1/jobs/train"),
-    ],
-)
-def test_verbs_that_change_a_job(
-    words: tuple[str, ...], route: str, federator: Command, fake: FakeDispatcher
-) -> None:
-    route = route.format(id=detail().job.id)
-    fake.answer("GET /v1/jobs/train", detail())
-    fake.answer(route, detail())
-    ran = federator(*words)
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue"])
+def test_verbs_that_change_jobs_are_one_request(verb: str, federator: Command, fake: FakeDispatcher) -> None:
+    one = ActedOn("train", "train", 1, 0, {"HELD": 1}, "held by ada")
+    many = ActedOn("sweep", "sweep[0-9]", 8, 2, {"HELD": 8, "FAILED": 2}, "held by ada", "sweep[0] has ended")
+    fake.answer("POST /v1/jobs/actions", [one, many])
+    ran = federator(verb, "train", "sweep")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "HELD  train  held by ada",
+        "FAILED 2, HELD 8  sweep[0-9]  held by ada; 2 left as they are, the first because sweep[0] has ended",
+    ]
+    (heard,) = fake.heard
+    assert json.loads(heard.body) == {"verb": verb, "jobs": ["train", "sweep"]}
+
+
+def test_a_verb_that_suits_none_of_the_jobs_fails(federator: Command, fake: FakeDispatcher) -> None:
+    said = "train has ended: SUCCEEDED (submit it again to run it again)"
+    fake.answer("POST /v1/jobs/actions", [ActedOn("train", "train", 0, 1, {"SUCCEEDED": 1}, "done", said)])
+    ran = federator("requeue", "train")
+    assert (ran.code, ran.out, ran.err) == (6, "", f"error: {said}\n")
+
+
+def test_update_sends_what_is_given(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("PATCH /v1/jobs/train", detail())
+    ran = federator("update", "train", "--priority", "70", "--deadline", "none")
     assert (ran.code, ran.out[:14]) == (0, "RUNNING  train")
-    assert len(fake.of(route)) == 1
+    assert json.loads(fake.heard[0].body) == {"priority": 70, "deadline": "none"}
 
 
 @pytest.mark.parametrize(

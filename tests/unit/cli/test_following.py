@@ -206,15 +206,11 @@ def test_wait_where_nobody_answers_gives_up_after_its_timeout(
 
 
 def test_logs_of_one_task_of_an_array(federator: Command, fake: FakeDispatcher) -> None:
-    fake.answer("GET /v1/jobs/sweep", detail(array="job-0"))
-    fake.answer("GET /v1/jobs", JobPage((row(7, array_index=3), row(8, array_index=4)), None, 2))
-    fake.answer("GET /v1/jobs/job-8", detail(id="job-8", array="job-0"))
+    fake.answer("GET /v1/jobs/sweep[4]", detail(id="job-8", array="job-0"))
     fake.answer("GET /v1/jobs/job-8/logs", b"task four\n")
-    ran = federator("logs", "sweep", "--index", "4", "--tail", "5", "--node", "0")
+    ran = federator("logs", "sweep[4]", "--tail", "5", "--node", "0")
     assert (ran.code, ran.out) == (0, "task four\n")
-    assert fake.of("GET /v1/jobs")[0].query["array"] == "job-0"
     assert fake.of("GET /v1/jobs/job-8/logs")[0].query == {"node": "0", "tail": "5"}
-    assert federator("logs", "sweep", "--index", "9").code == 3
 
 
 def test_download_unpacks_below_a_folder_with_the_jobs_name(

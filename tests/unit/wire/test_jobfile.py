@@ -297,7 +297,7 @@ def test_nodes_may_be_together_by_any_label(label: str) -> None:
         ({"placement": {"sites": ["a"], "not_sites": ["a", "b"]}}, "$.placement.not_sites", "every site"),
         ({"after": ["no such/name"]}, "$.after[0]", "not a name"),
         ({"array": "9-0"}, "$.array", "not a range"),
-        ({"array": "0-99:2"}, "$.array", "not a range"),
+        ({"array": "0-99:0"}, "$.array", "not a range"),
         ({"array": "1,1"}, "$.array", "twice"),
         ({"array": "0-9999999"}, "$.array", "at most 100000"),
         ({"env": {"A B": "1"}}, "$.env", "not the name of a variable"),

@@ -1,0 +1,42 @@
+"""How people name jobs: by id or name, and tasks of an array by their indices in brackets, as in `sweep[3]` or `sweep[3-7]`."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from federator.model.jobs import Job
+from federator.wire.fields import indices
+
+_INDEXED = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]")
+
+
+class Address(NamedTuple):
+    """What was named."""
+
+    name: str
+    """Id or name of a job, or of an array."""
+    indices: tuple[int, ...] = ()
+    """The tasks of it, in growing order; empty: none in particular."""
+
+
+def read_address(text: str) -> Address:
+    """The parts of what somebody wrote. Raises `Invalid` for brackets that hold no indices."""
+    match = _INDEXED.fullmatch(text)
+    return Address(text) if match is None else Address(match[1], indices(match[2], "JOB"))
+
+
+def in_ranges(indices: Sequence[int]) -> str:
+    """Indices in growing order as people write them: `0-3,7`."""
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and spans[-1][1] == index - 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def label_of_all(jobs: Sequence[Job]) -> str:
+    """What people call them: a job by its name, tasks of an array by its name and their indices."""
+    indices = sorted(job.array_index for job in jobs if job.array_index is not None)
+    return f"{jobs[0].name}[{in_ranges(indices)}]" if indices else jobs[0].name

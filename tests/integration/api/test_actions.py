@@ -1,0 +1,38 @@
+"""One verb for many jobs over HTTP: everything is checked before anything is changed."""
+
+from tests.integration.api.rig import Rig
+
+
+async def test_all_that_is_named_is_changed_in_one_request(rig: Rig) -> None:
+    await rig.submit(name="sweep", array="0-9")
+    await rig.submit(name="train")
+    body = {"verb": "hold", "jobs": ["sweep[3-7]", "train"]}
+    sweep, train = (await rig.ask("POST", "/v1/jobs/actions", json=body)).json()
+    assert (sweep["label"], sweep["changed"], sweep["status"]) == ("sweep[3-7]", 5, {"HELD": 5})
+    assert (train["label"], train["because"]) == ("train", "held by ada")
+    shown = await rig.ask("GET", "/v1/jobs/sweep%5B3%5D")
+    assert shown.json()["job"]["status"] == "HELD"
+
+
+async def test_one_job_of_somebody_else_refuses_the_whole_request(rig: Rig) -> None:
+    await rig.submit(name="mine")
+    await rig.submit("bob", name="theirs")
+    answer = await rig.ask("POST", "/v1/jobs/actions", json={"verb": "cancel", "jobs": ["mine", "theirs"]})
+    assert (answer.status, answer.problem["detail"]) == (403, "theirs belongs to bob")
+    assert (await rig.ask("GET", "/v1/jobs/mine")).json()["job"]["status"] == "PENDING"
+
+
+async def test_a_series_is_not_taken_for_its_run(rig: Rig) -> None:
+    await rig.ask("POST", "/v1/jobs", json={"run": "true", "name": "nightly", "every": "1h"})
+    answer = await rig.ask("POST", "/v1/jobs/actions", json={"verb": "cancel", "jobs": ["nightly"]})
+    assert answer.status in (404, 409)
+    for wrong in (
+        {"verb": "cancel", "jobs": []},
+        {"verb": "kill", "jobs": ["x"]},
+        {"verb": "cancel", "jobs": ["x"] * 1001},
+    ):
+        assert (await rig.ask("POST", "/v1/jobs/actions", json=wrong)).status == 400
+    assert (await rig.ask("POST", "/v1/jobs/actions", json={"verb": "cancel", "jobs": ["x[0-"]})).status in (
+        400,
+        404,
+    )
