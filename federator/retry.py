@@ -1,11 +1,10 @@
 """Trying again: the one policy for whatever failed and may succeed later. tenacity runs the attempts.
 
 Pauses double up to a limit, and a part of each is random, so that many who failed at once do not return at once. Sleeping is asyncio's and the
-time is the event loop's, so a simulation on virtual time waits in virtual time. A loop that keeps state of its own between attempts takes
-its pauses from `Backoff` and counts its failures itself.
+time is the event loop's, so a simulation on virtual time waits in virtual time; a program without an event loop gives its own. A loop that keeps
+state of its own between attempts takes its pauses from `Backoff` and counts its failures itself.
 """
 
-import asyncio
 import logging
 import math
 import random
@@ -47,7 +46,20 @@ def _nothing(error: BaseException) -> float:  # noqa: ARG001 - what fits in its 
     return 0.0
 
 
-async def retried(
+class Waiting(NamedTuple):
+    """How a program waits: what a pause is, and what time it is in seconds."""
+
+    sleep: Callable[[float], Awaitable[None]]
+    clock: Callable[[], float]
+
+
+def _of_the_loop() -> Waiting:
+    import asyncio  # noqa: PLC0415 - a command without an event loop starts faster without it
+
+    return Waiting(asyncio.sleep, asyncio.get_running_loop().time)
+
+
+async def retried(  # noqa: PLR0913 - each is another answer to when to try again
     work: Callable[[], Awaitable[T]],
     backoff: Backoff,
     *,
@@ -56,13 +68,15 @@ async def retried(
     attempts: float = math.inf,
     asked_s: Callable[[BaseException], float] = _nothing,
     failed: Callable[[BaseException], object] = _nothing,
+    waiting: Waiting | None = None,
 ) -> T:
     """What `work` answers; it is called again after a pause when it raises one of `on`.
 
     Raises its last error once `attempts` are made, or the next pause would end more than `patience_s` after the beginning; any other error
     at once. `asked_s` is the shortest pause that an error asks for, and `failed` is told each error that is followed by a pause.
+    `waiting` is that of a program without an event loop.
     """
-    clock = asyncio.get_running_loop().time
+    sleep, clock = waiting or _of_the_loop()
     until_s = clock() + patience_s
 
     def pause_s(state: RetryCallState) -> float:
@@ -74,18 +88,15 @@ async def retried(
     def tell(state: RetryCallState) -> None:
         failed(_error(state))
 
-    async def once() -> T:
-        return await work()
-
     repeated = AsyncRetrying(
-        sleep=asyncio.sleep,
+        sleep=sleep,
         wait=pause_s,
         stop=is_over,
         retry=retry_if_exception_type(on),
         before_sleep=tell,
         reraise=True,
     )
-    answer: T = await repeated(once)
+    answer: T = await repeated(work)
     return answer
 
 
@@ -101,7 +112,7 @@ async def supervise(name: str, loop: Callable[[], Awaitable[None]]) -> None:
     A loop that ran longer than the longest pause starts again after the first one. `NotLeading` ends it for good: the dispatcher
     that leads now has a loop of its own.
     """
-    clock = asyncio.get_running_loop().time
+    sleep, clock = _of_the_loop()
     failures = 0
     while True:
         started_s = clock()
@@ -117,4 +128,4 @@ async def supervise(name: str, loop: Callable[[], Awaitable[None]]) -> None:
                 log.warning("%s waits: %s; again in %.1f s", name, error, pause_s)
             else:
                 log.exception("%s failed; again in %.1f s", name, pause_s)
-        await asyncio.sleep(pause_s)
+        await sleep(pause_s)

@@ -1,105 +1,119 @@
 """The command as a whole: its groups of verbs, and how every way of ending becomes an exit code."""
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from importlib.util import find_spec
+from types import CodeType
 
-from cyclopts import App, CycloptsError, Group, MissingArgumentError
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnusedCliTokensError
 
-from federator.cli import (
-    capacity,
-    decisions,
-    explaining,
-    jobs,
-    ledger,
-    policies,
-    reading,
-    running,
-    schema,
-    series,
-    serve,
-    sign_in,
-    simulate,
-    sites,
-    solver,
-    store,
-    tokens,
-    top,
-)
-from federator.cli.demo.verb import demo
+from federator import __version__
 from federator.cli.exits import EXITS, INTERRUPTED, USAGE
-from federator.cli.output import say_error
-from federator.cli.phrases import plain
 from federator.kernel.errors import FederatorError
 
-VERBS: dict[str, dict[str, Callable[..., object]]] = {
-    "Run": {"submit": jobs.submit, "run": running.run, "preview": explaining.preview, "wait": running.wait},
+LISTING = ("--help", "-h")
+VERBS: dict[str, dict[str, str]] = {
+    "Run": {
+        "submit": "federator.cli.jobs:submit",
+        "run": "federator.cli.running:run",
+        "preview": "federator.cli.explaining:preview",
+        "wait": "federator.cli.running:wait",
+    },
     "Watch": {
-        "list": jobs.list_jobs,
-        "show": jobs.show_job,
-        "explain": explaining.explain,
-        "logs": reading.logs,
-        "download": reading.download,
-        "series": series.app,
-        "top": top.top,
+        "list": "federator.cli.jobs:list_jobs",
+        "show": "federator.cli.jobs:show_job",
+        "explain": "federator.cli.explaining:explain",
+        "logs": "federator.cli.reading:logs",
+        "download": "federator.cli.reading:download",
+        "series": "federator.cli.series:app",
+        "top": "federator.cli.top:top",
     },
     "Change": {
-        "update": jobs.update,
-        "cancel": jobs.cancel,
-        "hold": jobs.hold,
-        "release": jobs.release,
-        "requeue": jobs.requeue,
+        "update": "federator.cli.jobs:update",
+        "cancel": "federator.cli.jobs:cancel",
+        "hold": "federator.cli.jobs:hold",
+        "release": "federator.cli.jobs:release",
+        "requeue": "federator.cli.jobs:requeue",
     },
     "Sites and queues": {
-        "sites": sites.list_sites,
-        "site": sites.app,
-        "drain": sites.drain,
-        "undrain": sites.undrain,
-        "queues": capacity.queues,
-        "teams": capacity.teams,
+        "sites": "federator.cli.sites:list_sites",
+        "site": "federator.cli.sites:app",
+        "drain": "federator.cli.sites:drain",
+        "undrain": "federator.cli.sites:undrain",
+        "queues": "federator.cli.capacity:queues",
+        "teams": "federator.cli.capacity:teams",
     },
     "Rented capacity": {
-        "offers": capacity.offers,
-        "leases": capacity.leases,
-        "budgets": capacity.budgets,
-        "burst": capacity.burst,
+        "offers": "federator.cli.capacity:offers",
+        "leases": "federator.cli.capacity:leases",
+        "budgets": "federator.cli.capacity:budgets",
+        "burst": "federator.cli.capacity:burst",
     },
     "Policies and decisions": {
-        "policy": policies.app,
-        "simulate": simulate.simulate,
-        "decisions": decisions.app,
-        "schema": schema.schema,
-        "solver": solver.app,
-        "ledger": ledger.app,
+        "policy": "federator.cli.policies:app",
+        "simulate": "federator.cli.simulate:simulate",
+        "decisions": "federator.cli.decisions:app",
+        "schema": "federator.cli.schema:schema",
+        "solver": "federator.cli.solver:app",
+        "ledger": "federator.cli.ledger:app",
     },
-    "Sign in": {"login": sign_in.login, "logout": sign_in.logout, "whoami": sign_in.whoami},
+    "Sign in": {
+        "login": "federator.cli.sign_in:login",
+        "logout": "federator.cli.sign_in:logout",
+        "whoami": "federator.cli.sign_in:whoami",
+    },
     "Server": {
-        "demo": demo,
-        "serve": serve.serve,
-        "store": store.app,
-        "token": tokens.app,
+        "demo": "federator.cli.demo.verb:demo",
+        "serve": "federator.cli.serve:serve",
+        "store": "federator.cli.store:app",
+        "token": "federator.cli.tokens:app",
     },
 }
+"""Where each verb is, by its group. A verb's module is imported when the verb is used."""
+
+GROUPS = {
+    "burst": "Show what may be rented and what waits for approval; stop and restart renting.",
+    "series": "Show jobs that are submitted again and again; pause, resume and cancel them.",
+    "site": "Show one site, take work off it, see what it was used for, revoke a host's key, declare it dead, or forget it.",
+    "policy": "Show, check, try and apply policies.",
+    "decisions": "Recorded decisions: list, show, replay.",
+    "solver": "The optimizer on files: decide a problem, or judge a plan for one.",
+    "ledger": "List the ledger; keep a copy of it, and verify that nothing in it was changed.",
+    "store": "Look after the store while no dispatcher runs.",
+    "token": "Make, list, rotate and revoke tokens for people and for agents.",
+    "bench": "What the everyday paths, and the optimizer's turns, cost on this machine.",
+}
+"""What the verbs that have verbs of their own are about."""
 
 
-def build_app() -> App:
-    """The command, with all verbs in their groups."""
-    app = App(name="federator", help="One submit endpoint for many GPU clusters.", version=_version)
+def build_app(*, listing: bool = False) -> App:
+    """The command, with all verbs in their groups; `listing` is the list of all of them, which needs a line on each."""
+    app = App(name="federator", help="One submit endpoint for many GPU clusters.", version=__version__)
     app["--help"].group = app["--version"].group = Group("Options", sort_key=99)
     for title, verbs in VERBS.items():
         group = Group.create_ordered(title)
-        for name, verb in verbs.items():
-            if isinstance(verb, App):
-                verb.group = (group,)
-                app.command(verb)
-            else:
-                app.command(verb, name=name, group=group)
+        for name, where in verbs.items():
+            about = GROUPS.get(name) or (_summary(where) if listing else None)
+            app.command(where, name=name, group=group, help=about)
     return app
+
+
+def _summary(where: str) -> str:
+    """The first lines of a verb's docstring, without importing what the verb needs."""
+    module, _, function = where.partition(":")
+    spec = find_spec(module)
+    assert spec is not None
+    assert isinstance(spec.loader, SourceFileLoader)
+    code = spec.loader.get_code(module)
+    assert code is not None
+    found = (each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == function)
+    return str(next(found).co_consts[0])
 
 
 def run_command(words: Sequence[str]) -> int:
     """Run the command that these words are; answers its exit code."""
-    return run_app(build_app(), words)
+    return run_app(build_app(listing=not words or words[0] in LISTING), words)
 
 
 def run_app(app: App, words: Sequence[str]) -> int:
@@ -107,6 +121,8 @@ def run_app(app: App, words: Sequence[str]) -> int:
     try:
         code = app(_with_input(words), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
+        from federator.cli.output import say_error
+
         verb = " ".join((app.name[0], *(error.command_chain or ()), "--help"))
         say_error(f"{_what(error)} (see {verb})")
         return USAGE
@@ -124,6 +140,8 @@ def run_app(app: App, words: Sequence[str]) -> int:
         sys.stdout = None
         return 0
     except OSError as error:
+        from federator.cli.output import say_error
+
         where = f"{error.filename}: " if error.filename else ""
         say_error(f"{where}{error.strerror or error}")
         return USAGE
@@ -132,6 +150,9 @@ def run_app(app: App, words: Sequence[str]) -> int:
 
 def _say_faults(faults: Sequence[Exception]) -> int:
     """Each on a line of its own; the exit code of the first."""
+    from federator.cli.output import say_error
+    from federator.cli.phrases import plain
+
     for fault in faults:
         assert isinstance(fault, FederatorError)
         say_error(plain(fault.describe()))
@@ -147,16 +168,13 @@ def _with_input(words: Sequence[str]) -> list[str]:
 
 def _what(error: CycloptsError) -> str:
     """What is wrong; what may be written without its option is told as `--help` has it."""
+    if isinstance(error, UnusedCliTokensError):
+        return f"{' '.join(error.unused_tokens or ())!r}: more words than it takes"
+    from federator.cli.phrases import plain
+
     missing = error.argument if isinstance(error, MissingArgumentError) else None
     if missing is None:
         text = plain(str(error))
         return text if text.endswith("...") else text.removesuffix(".")
     bare = missing.field_info.kind is not missing.field_info.KEYWORD_ONLY
     return f"{missing.name.removeprefix('--').upper() if bare else missing.name}: is missing"
-
-
-def _version() -> str:
-    try:
-        return version("federator")
-    except PackageNotFoundError:
-        return "unknown"

@@ -10,9 +10,7 @@ from federator.cli.output import Output, show_data, show_rows
 from federator.cli.phrases import plain, when
 from federator.cli.session import HERE, Connection, ask
 
-burst = App(
-    name="burst", help="Show what may be rented and what waits for approval; stop and restart renting."
-)
+burst = App(name="burst")
 
 
 def queues(*, output: Output = "table", connection: Connection = HERE) -> None:

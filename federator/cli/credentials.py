@@ -3,7 +3,6 @@
 A refresh token may count once: of several commands that find the token about to expire one refreshes it, and the others wait for its file.
 """
 
-import asyncio
 import fcntl
 import hashlib
 import os
@@ -74,6 +73,17 @@ class SignIns:
                 self.keep(held)
         return held.token
 
+    async def bearer_now(self, server: str) -> str:
+        """The same where no event loop runs: refreshing has one of its own, in a thread, for a notebook's own one may be running here."""
+        held = self._held(server)
+        if _fresh(held):
+            return held.token
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as aside:
+            return aside.submit(asyncio.run, self.bearer(server)).result()
+
     async def _refreshed(self, held: Credential) -> Credential:
         import aiohttp
 
@@ -94,6 +104,8 @@ class SignIns:
     @asynccontextmanager
     async def _alone(self, server: str) -> AsyncIterator[None]:
         """Hold the lock of this sign-in, between processes."""
+        import asyncio
+
         lock = os.open(self._file(server).with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             until = time.monotonic() + LOCK_S

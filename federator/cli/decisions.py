@@ -21,7 +21,7 @@ from federator.model.snapshot import Problem
 from federator.planning.wording.told import told_plan
 from federator.wire.solver_files import from_problem, write
 
-app = App(name="decisions", help="Recorded decisions: list, show, replay.")
+app = App(name="decisions")
 app.command(replay)
 
 

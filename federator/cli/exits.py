@@ -3,6 +3,8 @@
 `run` and `wait` end as the job did, so that `federator run -- make test` can stand where `make test` stood.
 """
 
+from typing import TYPE_CHECKING
+
 from federator.kernel.errors import (
     Conflict,
     FederatorError,
@@ -12,7 +14,9 @@ from federator.kernel.errors import (
     Transient,
     Unauthenticated,
 )
-from federator.model.jobs import Job, JobStatus, TerminalReason
+
+if TYPE_CHECKING:
+    from federator.model.jobs import Job
 
 OK = 0
 FAILED = 1
@@ -50,8 +54,10 @@ MEANINGS = {
 }
 
 
-def exit_of(job: Job) -> int:
+def exit_of(job: "Job") -> int:
     """The exit code that stands for how a job ended."""
+    from federator.model.jobs import JobStatus, TerminalReason
+
     if job.status is JobStatus.SUCCEEDED:
         return OK
     if job.outcome is not None and job.outcome.reason is TerminalReason.MAX_DURATION:

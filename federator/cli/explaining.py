@@ -7,7 +7,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from federator.cli.jobfiles import read_one
 from federator.cli.jobs import JobFile, JobName, the_file
 from federator.cli.layout import NARROW, Column, table
 from federator.cli.output import Output, facts, show, show_data, status, width, within
@@ -50,6 +49,8 @@ def preview(
     file:
         The job file; `-` for standard input.
     """
+    from federator.cli.jobfiles import read_one
+
     job = read_one(the_file(file, job_file, "preview"))
     with job.told_in_lines():
         answer, now = ask(connection, lambda client: client.preview(job.document))

@@ -14,7 +14,6 @@ from federator.cli.columns import attempt_columns, event_columns, job_columns
 from federator.cli.exits import EXITS, USAGE
 from federator.cli.harmless import harmless
 from federator.cli.job_facts import job_facts
-from federator.cli.jobfiles import WrittenJob, read_jobs
 from federator.cli.layout import table
 from federator.cli.output import Output, facts, say, say_error, show, show_data, show_rows, status, width
 from federator.cli.phrases import plain
@@ -25,7 +24,8 @@ from federator.model.events import Event
 from federator.wire.http import ActedOn, JobDetail, JobPatch, JobRow, SeriesRow, SubmitResult, Submitted, Verb
 
 if TYPE_CHECKING:
-    from federator.client import Client
+    from federator.cli.jobfiles import WrittenJob
+    from federator.client import Verbs
 
 JobName = Annotated[
     str,
@@ -65,6 +65,8 @@ def submit(
     file:
         The job file; `-` for standard input.
     """
+    from federator.cli.jobfiles import read_jobs
+
     path = the_file(file, job_file, "submit")
     jobs = read_jobs(path)
     for note in list(dict.fromkeys(note for job in jobs for note in job.notes))[:MANY]:
@@ -74,12 +76,12 @@ def submit(
     return _show_submitted(results, output, jobs)
 
 
-async def _submit_one(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
+async def _submit_one(client: "Verbs", jobs: "list[WrittenJob]") -> list[SubmitResult]:
     with jobs[0].told_in_lines():
         return [SubmitResult(1, submitted=await client.submit(jobs[0].document, workdir=jobs[0].workdir))]
 
 
-async def _submit_many(client: "Client", jobs: list[WrittenJob]) -> list[SubmitResult]:
+async def _submit_many(client: "Verbs", jobs: "list[WrittenJob]") -> list[SubmitResult]:
     """Many at once, each accepted or refused by itself; a folder that several share is packed once."""
     folders = {job.workdir: await client.upload(job.workdir) for job in jobs if job.workdir is not None}
     documents = (
@@ -91,7 +93,7 @@ async def _submit_many(client: "Client", jobs: list[WrittenJob]) -> list[SubmitR
     return [result async for result in client.submit_many(documents)]
 
 
-def _show_submitted(results: list[SubmitResult], output: Output, jobs: list[WrittenJob]) -> int:
+def _show_submitted(results: list[SubmitResult], output: Output, jobs: "list[WrittenJob]") -> int:
     """What became of each. A result's own number counts the jobs that were sent."""
     if output in ("json", "yaml"):
         show_data(
@@ -185,7 +187,7 @@ def list_jobs(
         label=label,
     )
 
-    async def collect(client: "Client") -> tuple[list[JobRow], int, list[SeriesRow]]:
+    async def collect(client: "Verbs") -> tuple[list[JobRow], int, list[SeriesRow]]:
         again = output in ("table", "wide") and which == JobFilter(mine=mine)
         repeated = await series_to_list(client, mine=mine) if again else []
         if limit > 0:
@@ -204,7 +206,7 @@ def list_jobs(
 def show_job(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
     """Show one job: where it is, what it asks for, what is expected of it, and what has happened."""
 
-    async def both(client: "Client") -> tuple[JobDetail, list[Event]]:
+    async def both(client: "Verbs") -> tuple[JobDetail, list[Event]]:
         detail = await client.job(job)
         return detail, list(await client.history(detail.job.id))
 

@@ -1,6 +1,5 @@
 """The ledger: who did what, what was used, what it cost – and whether it still says what it said."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ from federator.cli.exits import FAILED, OK
 from federator.cli.harmless import harmless
 from federator.cli.output import Output, show_rows
 from federator.cli.phrases import instant_at
-from federator.cli.session import HERE, Connection, ask, open_client
+from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.model.events import LedgerEntry
 from federator.model.ledger import MADE, Head, Part, Verified, Verifier
@@ -24,14 +23,12 @@ from federator.wire.named_files import UNREADABLE, read_lines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from federator.client import Client
+    from federator.client import Verbs
 
 LEDGER_PAGE = 1000
 EXPORT_BYTES = 256 * 2**30
 """An export may be so large, unpacked."""
-app = App(
-    name="ledger", help="List the ledger; keep a copy of it, and verify that nothing in it was changed."
-)
+app = App(name="ledger")
 
 
 @app.default
@@ -67,7 +64,7 @@ def ledger(
         raise Invalid("must be at least 1", field="--limit", remedy="write --all for all")
     since_at = instant_at(since, "--since") if since else None
 
-    async def collect(client: "Client") -> list[LedgerEntry]:
+    async def collect(client: "Verbs") -> list[LedgerEntry]:
         found: list[LedgerEntry] = []
         last = after
         while all or len(found) <= limit:
@@ -99,16 +96,15 @@ def export(file: Path, *, connection: Connection = HERE) -> None:
     file:
         Where to. It is there when it is whole.
     """
+    draft = file.with_name(f".{file.name}.draft")
+    with draft.open("wb") as out:
 
-    async def write() -> None:
-        draft = file.with_name(f".{file.name}.draft")
-        with draft.open("wb") as out:
-            async with open_client(connection) as client:
-                async for line in client.ledger_parts():
-                    out.write(line)
-        draft.rename(file)
+        async def write(client: "Verbs") -> None:
+            async for line in client.ledger_parts():
+                out.write(line)
 
-    asyncio.run(write())
+        ask(connection, write)
+    draft.rename(file)
 
 
 @app.command
@@ -139,14 +135,13 @@ def verify(
     if file is not None:
         _read(file, verifier, "FILE")
     else:
+        take = _taking(verifier)
 
-        async def follow() -> None:
-            take = _taking(verifier)
-            async with open_client(connection) as client:
-                async for line in client.ledger_parts():
-                    take(line)
+        async def follow(client: "Verbs") -> None:
+            async for line in client.ledger_parts():
+                take(line)
 
-        asyncio.run(follow())
+        ask(connection, follow)
     found = verifier.end()
     print(_said(found))
     for finding in found.findings:

@@ -12,7 +12,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_duration_s
 
 if TYPE_CHECKING:
-    from federator.client import Client
+    from federator.client import Verbs
     from federator.simulation.live import Live
     from federator.simulation.work import TraceJob
     from federator.simulation.world import World
@@ -75,7 +75,7 @@ def take(since: str, connection: Connection) -> "Live":
 
     length_s = since_s(since)
 
-    async def asked(client: "Client") -> "Live":
+    async def asked(client: "Verbs") -> "Live":
         world = await client.recorded_world()
         since_at = max(0.0, world.taken_at - length_s)
         jobs, left_out = await client.recorded_jobs(since_at)

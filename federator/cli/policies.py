@@ -16,7 +16,7 @@ from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.wire.governing import PolicyVerdict
 
-app = App(name="policy", help="Show, check, try and apply policies.")
+app = App(name="policy")
 app.command(replay)
 Files = Annotated[
     Path, Parameter(help="YAML files, or folders of them; together they are the whole new set.")

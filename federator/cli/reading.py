@@ -1,6 +1,5 @@
 """What jobs leave: their logs and their outputs."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,13 +12,13 @@ from federator.cli.jobs import JobName
 from federator.cli.log_lines import LogLines
 from federator.cli.output import say
 from federator.cli.phrases import moment_at, plain
-from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask, open_client
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.wire.http import JobDetail
 from federator.wire.log_times import LogPart
 
 if TYPE_CHECKING:
-    from federator.client import Client
+    from federator.client import Verbs
 
 
 def logs(
@@ -70,27 +69,26 @@ def logs(
     since_at = moment_at(since, "--since", time.time()) if since else 0.0
     lines = LogLines(grep, timestamps=timestamps)
 
-    async def write() -> None:
-        async with open_client(connection) as client:
-            detail = await client.job(job)
-            _check_node(detail, node)
-            if follow:
-                client.transport.patience_s = LONG_PATIENCE_S
-            out = LogOutput(raw=raw)
-            for number, heading in _attempts(detail) if all else ((attempt, b""),):
-                out.write(heading)
-                parts = client.log_parts(
-                    detail.job.id,
-                    node=node,
-                    tail=tail,
-                    since=since_at,
-                    times=timestamps,
-                    attempt=number,
-                    follow=follow,
-                )
-                await _copy(parts, lines, out)
+    async def write(client: "Verbs") -> None:
+        detail = await client.job(job)
+        _check_node(detail, node)
+        if follow:
+            client.transport.patience_s = LONG_PATIENCE_S
+        out = LogOutput(raw=raw)
+        for number, heading in _attempts(detail) if all else ((attempt, b""),):
+            out.write(heading)
+            parts = client.log_parts(
+                detail.job.id,
+                node=node,
+                tail=tail,
+                since=since_at,
+                times=timestamps,
+                attempt=number,
+                follow=follow,
+            )
+            await _copy(parts, lines, out)
 
-    asyncio.run(write())
+    ask(connection, write)
 
 
 async def _copy(parts: AsyncIterator[LogPart], lines: LogLines, out: LogOutput) -> None:
@@ -132,7 +130,7 @@ def download(
         Folder to put them below; else one with the job's name.
     """
 
-    async def fetch(client: "Client") -> list[Path]:
+    async def fetch(client: "Verbs") -> list[Path]:
         record = (await client.job(job)).job
         folder = into or Path(
             record.name if record.array_index is None else f"{record.name}-{record.array_index}"

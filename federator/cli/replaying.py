@@ -28,7 +28,7 @@ from federator.wire.named_files import read_whole
 from federator.wire.solver_files import MOST_BYTES, read_problem, unpacked
 
 if TYPE_CHECKING:
-    from federator.client import Client
+    from federator.client import Verbs
 
 FILES = (".json", ".gz")
 ANOTHER_BUILD = "what another build has recorded may differ; --at-dispatcher lets the dispatcher decide it again by its own"
@@ -132,7 +132,7 @@ def _recorded(names: tuple[str, ...], last: int | None, connection: Connection) 
             yield _taken(name, answer)
 
 
-async def _asked(client: "Client", name: str) -> dict[str, Any]:
+async def _asked(client: "Verbs", name: str) -> dict[str, Any]:
     return await client.decision(name)
 
 

@@ -19,7 +19,7 @@ from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.wire.jobfile import read_job
 
 if TYPE_CHECKING:
-    from federator.client import Client
+    from federator.client import Verbs
 
 LAST_OUTPUT_S = 30.0
 """How long after a job's end its output is still waited for."""
@@ -172,7 +172,7 @@ async def _run(
 class _Watched:
     """A job whose output and exit code are ours."""
 
-    def __init__(self, client: "Client", job: str, *, nodes: int, quiet: bool) -> None:
+    def __init__(self, client: "Verbs", job: str, *, nodes: int, quiet: bool) -> None:
         self._client = client
         self._job = job
         self._nodes = nodes

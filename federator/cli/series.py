@@ -15,11 +15,11 @@ from federator.kernel.quantities import format_duration, format_instant
 from federator.wire.http import SeriesDetail, SeriesRow, Submitted
 
 if TYPE_CHECKING:
-    from federator.client import Client
+    from federator.client import Verbs
 
 MOST_BELOW = 10
 """Series that are shown below a list of jobs."""
-app = App(name="series", help="Show jobs that are submitted again and again; pause, resume and cancel them.")
+app = App(name="series")
 Name = Annotated[str, Parameter(help="Name of a series, your own first.")]
 Owner = Annotated[str, Parameter(help="Whose it is, where several people have one of that name.")]
 
@@ -77,7 +77,7 @@ def cancel(name: Name, *, owner: Owner = "", output: Output = "table", connectio
     _show_changed(detail, output)
 
 
-async def series_to_list(client: "Client", *, mine: bool) -> list[SeriesRow]:
+async def series_to_list(client: "Verbs", *, mine: bool) -> list[SeriesRow]:
     """What stands below a list of jobs; a dispatcher of an earlier version has none."""
     try:
         return await client.all_series(mine=mine)

@@ -1,23 +1,28 @@
-"""Talking to the dispatcher from a verb: the options that every verb takes, and one event loop per command."""
+"""Talking to the dispatcher from a verb: the options that every verb takes, and the client that they make.
 
-import asyncio
+A verb that asks and waits for the answer blocks (`ask`), and starts without an event loop; one that follows several things at a time has `open_client`.
+"""
+
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
 from federator.cli.credentials import SignIns
 from federator.cli.phrases import plain
 from federator.cli.settings import read_settings
+from federator.client.blocking import BlockingTransport, finish
+from federator.client.verbs import Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
+from federator.kernel.way import Way
 
 if TYPE_CHECKING:
-    from federator.client import Client
+    from federator.client import AsyncClient
 
 T = TypeVar("T")
 CONNECTION = Group("Connection", sort_key=90)
@@ -51,12 +56,12 @@ class Connection:
 HERE = Connection()
 
 
-def open_client(connection: Connection, *, long_patience: bool = False) -> "Client":
+def open_client(connection: Connection, *, long_patience: bool = False) -> "AsyncClient":
     """A client for these options; with `long_patience` one that goes on trying where nobody answers, and says so."""
-    from federator.client import Client
+    from federator.client import AsyncClient
 
     settings = read_settings(connection.server, connection.token, ca=connection.ca)
-    return Client(
+    return AsyncClient(
         settings.server,
         partial(SignIns(os.environ).bearer, settings.server) if settings.signed_in else settings.token,
         patience_s=LONG_PATIENCE_S if long_patience else PATIENCE_S,
@@ -66,14 +71,21 @@ def open_client(connection: Connection, *, long_patience: bool = False) -> "Clie
     )
 
 
-def ask(connection: Connection, verb: "Callable[[Client], Awaitable[T]]") -> tuple[T, float]:
+def ask(connection: Connection, verb: Callable[[Verbs], Coroutine[Any, Any, T]]) -> tuple[T, float]:
     """Run one verb to its end; answers the result and the dispatcher's time."""
-
-    async def go() -> tuple[T, float]:
-        async with open_client(connection) as client:
-            return await verb(client), client.now()
-
-    return asyncio.run(go())
+    settings = read_settings(connection.server, connection.token, ca=connection.ca)
+    transport = BlockingTransport(
+        settings.server,
+        partial(SignIns(os.environ).bearer_now, settings.server) if settings.signed_in else settings.token,
+        patience_s=PATIENCE_S,
+        on_wait=_Waiting(long=False).tell,
+        way=Way(ca=settings.ca, proxy=settings.proxy, environ=os.environ),
+    )
+    client = Verbs(transport)
+    try:
+        return finish(verb(client)), client.now()
+    finally:
+        finish(client.close())
 
 
 class _Waiting:

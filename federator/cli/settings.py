@@ -12,11 +12,9 @@ from pathlib import Path
 import msgspec
 
 from federator.cli.credentials import SignIns
+from federator.client.transport import DEFAULT_SERVER
 from federator.kernel.errors import Invalid
-from federator.wire.fields import known_only, mapping, text
-from federator.wire.yamltext import read_document
 
-DEFAULT_SERVER = "http://127.0.0.1:7070"
 ADDRESS_FILE = "address"
 TOKEN_FILE = "admin.token"  # noqa: S105 - the name of a file
 CA_FILE = "ca.pem"
@@ -89,6 +87,9 @@ def _config_file(path: Path) -> Mapping[str, str]:
         return {}
     except OSError as error:
         raise Invalid(f"cannot be read: {error.strerror}", field=str(path)) from None
+    from federator.wire.fields import known_only, mapping, text
+    from federator.wire.yamltext import read_document
+
     try:
         fields = mapping(read_document(content).value, "$")
         known_only(fields, "$", ("server", "token", "ca", "proxy"))

@@ -50,12 +50,12 @@ def login(
 async def _login(named: str, *, device: bool, browser: bool, port: int, ca: str) -> None:
     import aiohttp
 
-    from federator.client import Client
+    from federator.client import AsyncClient
     from federator.client.signing_in import Provider, credential
 
     settings = read_settings(named or None, ca=ca or None)
     _check_safe(settings.server)
-    async with Client(settings.server, None, ca=settings.ca, proxy=settings.proxy) as client:
+    async with AsyncClient(settings.server, None, ca=settings.ca, proxy=settings.proxy) as client:
         way = await client.sign_in_way()
     async with aiohttp.ClientSession() as session:
         provider = Provider(way, session, os.environ)
@@ -70,7 +70,7 @@ async def _login(named: str, *, device: bool, browser: bool, port: int, ca: str)
             )
     made = credential(settings.server, settings.ca, way, tokens)
     # Before it is kept, the dispatcher is asked: who has no role there should hear of it now.
-    async with Client(settings.server, made.token, ca=settings.ca, proxy=settings.proxy) as client:
+    async with AsyncClient(settings.server, made.token, ca=settings.ca, proxy=settings.proxy) as client:
         who = await client.whoami()
     SignIns(os.environ).keep(made, current=True)
     print(f"signed in at {settings.server} as {who.name}, {who.role}")

@@ -22,10 +22,7 @@ from federator.cli.phrases import NONE, counted, duration, instant_at, plain, wh
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 
-app = App(
-    name="site",
-    help="Show one site, take work off it, see what it was used for, revoke a host's key, declare it dead, or forget it.",
-)
+app = App(name="site")
 SiteName = Annotated[str, Parameter(help="Name of the site.")]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PACKED = ".gz"
 T = TypeVar("T")
 
-app = App(name="solver", help="The optimizer on files: decide a problem, or judge a plan for one.")
+app = App(name="solver")
 
 
 @app.command

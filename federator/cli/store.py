@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-app = App(name="store", help="Look after the store while no dispatcher runs.")
+app = App(name="store")
 
 
 @app.command

@@ -14,7 +14,7 @@ from federator.wire.http import TokenAnswer, TokenRequest, TokenRotation, TokenR
 
 SOON_S = 14 * 86400.0
 """A token that ends sooner is named."""
-app = App(name="token", help="Make, list, rotate and revoke tokens for people and for agents.")
+app = App(name="token")
 
 
 @app.command

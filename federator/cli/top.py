@@ -1,9 +1,9 @@
 """`top`: the federation at a glance, drawn again as it changes."""
 
-import asyncio
 import math
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -13,7 +13,8 @@ from federator.cli.columns import job_columns, lease_columns, queue_columns, sit
 from federator.cli.layout import Column, Row, table
 from federator.cli.output import console
 from federator.cli.phrases import plain, usd
-from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask
+from federator.client.verbs import Verbs
 from federator.kernel.errors import Invalid
 from federator.wire.http import JobRow, Overview
 
@@ -33,24 +34,21 @@ def top(*, every: float = 1.0, once: bool = False, connection: Connection = HERE
     if not 0 < every < math.inf:
         raise Invalid("must be a number above 0", field="--every", remedy="write seconds, such as 2")
     out = console()
-    asyncio.run(_live(connection, every_s=max(0.2, every), once=once or not out.is_terminal))
+    ask(connection, partial(_live, every_s=max(0.2, every), once=once or not out.is_terminal))
 
 
-async def _live(connection: Connection, *, every_s: float, once: bool) -> None:
+async def _live(client: Verbs, *, every_s: float, once: bool) -> None:
     out = console()
-    async with open_client(connection) as client:
-        overview = await client.overview()
-        if once:
-            out.print(draw(overview, out.width, rows=10_000))
-            return
-        client.transport.patience_s = LONG_PATIENCE_S
-        with Live(
-            draw(overview, out.width, out.height), console=out, screen=True, auto_refresh=False
-        ) as live:
-            while True:
-                await asyncio.sleep(every_s)
-                overview = await client.overview()
-                live.update(draw(overview, out.width, out.height), refresh=True)
+    overview = await client.overview()
+    if once:
+        out.print(draw(overview, out.width, rows=10_000))
+        return
+    client.transport.patience_s = LONG_PATIENCE_S
+    with Live(draw(overview, out.width, out.height), console=out, screen=True, auto_refresh=False) as live:
+        while True:
+            await client.transport.sleep(every_s)
+            overview = await client.overview()
+            live.update(draw(overview, out.width, out.height), refresh=True)
 
 
 def draw(overview: Overview, width: int, rows: int) -> RenderableType:

@@ -1,11 +1,25 @@
-"""The Python SDK: what the `federator` command itself uses.
+"""The Python client: what the `federator` command itself uses.
 
-`Client` is for asyncio; `SyncClient` has the same verbs for scripts and notebooks. Both speak in the records of
+`Client` blocks, for scripts and notebooks; `AsyncClient` has the same verbs for asyncio. Both speak in the records of
 `federator.model` and `federator.wire.http` and raise the errors of `federator.kernel.errors`.
+
+Each is imported when it is asked for: a command with a simple question starts faster without aiohttp.
 """
 
-from federator.client.client import Client
-from federator.client.jobs import JobFilter
-from federator.client.sync import SyncClient
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["Client", "JobFilter", "SyncClient"]
+if TYPE_CHECKING:
+    from federator.client.client import AsyncClient
+    from federator.client.jobs import JobFilter
+    from federator.client.sync import Client
+    from federator.client.verbs import Verbs
+
+__all__ = ["AsyncClient", "Client", "JobFilter", "Verbs"]
+_MODULES = {"AsyncClient": "client", "Client": "sync", "JobFilter": "jobs", "Verbs": "verbs"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

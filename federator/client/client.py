@@ -5,24 +5,21 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from federator.client.jobs import JobVerbs
-from federator.client.platform import PlatformVerbs
-from federator.client.series import SeriesVerbs
-from federator.client.transport import Bearer, Transport
+from federator.client.pooled import PooledTransport
+from federator.client.transport import DEFAULT_SERVER, Bearer
+from federator.client.verbs import WORKDIR_MIB, Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.way import Way
 
-DEFAULT_SERVER = "http://127.0.0.1:7070"
 
-
-class Client(JobVerbs, SeriesVerbs, PlatformVerbs):
+class AsyncClient(Verbs):
     """One federation, asked by one person: its dispatcher, or the addresses of all of them with commas in between.
 
     `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition. `ca` is the PEM file of the
     authority to believe, where this machine does not know it; `proxy` a URL or `none`, else HTTPS_PROXY, HTTP_PROXY and NO_PROXY say how it is reached.
     Raises `Invalid` when one of them cannot be used.
 
-        async with Client("http://127.0.0.1:7070", token) as client:
+        async with AsyncClient("http://127.0.0.1:7070", token) as client:
             submitted = await client.submit({"run": "python train.py"})
             detail = await client.wait(submitted.jobs[0])
     """
@@ -34,21 +31,13 @@ class Client(JobVerbs, SeriesVerbs, PlatformVerbs):
         *,
         patience_s: float = 60.0,
         on_wait: Callable[[FederatorError], None] | None = None,
-        workdir_limit_mib: int = 512,
+        workdir_limit_mib: int = WORKDIR_MIB,
         ca: str = "",
         proxy: str = "",
     ) -> None:
         way = Way(ca=ca, proxy=proxy, environ=os.environ)
-        self.transport = Transport(server, token, patience_s=patience_s, on_wait=on_wait, way=way)
-        self.workdir_limit_mib = workdir_limit_mib
-
-    def now(self) -> float:
-        """The dispatcher's time by its last answer, seconds since the epoch."""
-        return self.transport.now()
-
-    async def close(self) -> None:
-        """Let go of all connections."""
-        await self.transport.close()
+        transport = PooledTransport(server, token, patience_s=patience_s, on_wait=on_wait, way=way)
+        super().__init__(transport, workdir_limit_mib=workdir_limit_mib)
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,15 +6,12 @@ A stream that breaks is opened again where it broke, for as long as the client's
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-import aiohttp
-
-from federator.client.transport import Transport
-from federator.kernel.errors import Bug, Transient
+from federator.client.transport import Answer, Transport
+from federator.kernel.errors import Transient
 from federator.model.events import Event
 from federator.wire.jsontext import Reader
 from federator.wire.log_times import LogPart
 
-MAX_LINE_BYTES = 2**20
 OFFSET_HEADER = "X-Federator-Offset"
 NDJSON = "application/x-ndjson"
 _event: Reader[Event] = Reader(Event)
@@ -28,23 +25,19 @@ class ServerEvent(NamedTuple):
     data: bytes
 
 
-async def server_events(response: aiohttp.ClientResponse) -> AsyncIterator[ServerEvent]:
-    """The messages of one connection, comments (the server's heartbeat) left out. Raises `Bug` for an endless line."""
-    last_id, data, rest = "", [], b""
-    async for chunk in response.content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > MAX_LINE_BYTES:
-            raise Bug(f"a line of an event stream has more than {MAX_LINE_BYTES} bytes")
-        for line in (line.rstrip(b"\r") for line in lines):
-            field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if field == b"id":
-                last_id = value.decode(errors="replace")
-            elif field == b"data":
-                data.append(value)
-            elif not line and data:
-                yield ServerEvent(last_id, b"\n".join(data))
-                data = []
+async def server_events(answer: Answer) -> AsyncIterator[ServerEvent]:
+    """The messages of one connection, comments (the server's heartbeat) left out. Raises `TooLarge` for an endless line."""
+    last_id, data = "", []
+    async for line in answer.lines():
+        field, _, value = line.rstrip(b"\r").partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"id":
+            last_id = value.decode(errors="replace")
+        elif field == b"data":
+            data.append(value)
+        elif not field and not value and data:
+            yield ServerEvent(last_id, b"\n".join(data))
+            data = []
 
 
 async def follow_events(
@@ -69,20 +62,15 @@ async def follow_events(
             await patience.spend(error)
 
 
-async def log_parts(response: aiohttp.ClientResponse, offset: int) -> AsyncIterator[LogPart]:
-    """A log as one answer brings it from `offset` on: with its times, where they were asked for. Raises `Bug` for an endless line."""
-    if response.content_type != NDJSON:
-        async for chunk in response.content.iter_any():
+async def log_parts(answer: Answer, offset: int) -> AsyncIterator[LogPart]:
+    """A log as one answer brings it from `offset` on: with its times, where they were asked for. Raises `TooLarge` for an endless line."""
+    if answer.header("Content-Type").partition(";")[0] != NDJSON:
+        async for chunk in answer.chunks():
             yield LogPart(offset, chunk)
             offset += len(chunk)
         return
-    rest = b""
-    async for chunk in response.content.iter_any():
-        *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > MAX_LINE_BYTES:
-            raise Bug(f"a line of a log's answer has more than {MAX_LINE_BYTES} bytes")
-        for line in lines:
-            yield _part.decode(line)
+    async for line in answer.lines():
+        yield _part.decode(line)
 
 
 async def follow_log(
@@ -99,7 +87,7 @@ async def follow_log(
                 "GET", path, query=query | start, headers={"Accept": "*/*"}, endless=True
             ) as response:
                 if offset is None:
-                    offset = int(response.headers.get(OFFSET_HEADER, "0"))
+                    offset = int(response.header(OFFSET_HEADER) or 0)
                 async for part in log_parts(response, offset):
                     patience.renew()
                     offset = part.offset + len(part.data)

@@ -1,18 +1,16 @@
 """The verbs about jobs: submit, look, change, follow, fetch."""
 
-import asyncio
 import json
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
 from federator.client.following import follow_events, follow_log, log_parts
 from federator.client.transport import Transport
-from federator.client.workdir import Packed, pack, unpack
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.events import Event
 from federator.model.plans import Explanation
@@ -29,10 +27,11 @@ from federator.wire.http import (
     Submitted,
     Verb,
 )
-from federator.wire.jobfile import BLOB_PREFIX
 from federator.wire.jsontext import Reader
 from federator.wire.log_times import LogPart
-from federator.wire.yamltext import read_document
+
+if TYPE_CHECKING:
+    from federator.client.workdir import Packed
 
 PAGE = 500
 BATCH = 1000
@@ -115,11 +114,15 @@ class JobVerbs:
             "POST", "/v1/preview", Preview, body=_json(document), headers=headers
         )
 
-    async def upload(self, folder: Path) -> Packed:
+    async def upload(self, folder: Path) -> "Packed":
         """Pack a folder and see to it that the dispatcher has it; answers what it is called there."""
-        with tempfile.TemporaryDirectory(prefix="federator-") as scratch:
+        from tempfile import TemporaryDirectory
+
+        from federator.client.workdir import pack
+
+        with TemporaryDirectory(prefix="federator-") as scratch:
             archive = Path(scratch) / "workdir.tar.gz"
-            packed = await asyncio.to_thread(pack, folder, archive, limit_mib=self.workdir_limit_mib)
+            packed = await self.transport.offload(pack, folder, archive, limit_mib=self.workdir_limit_mib)
             path = f"/v1/blobs/{packed.hash}"
             try:
                 await self.transport.call("HEAD", path, type(None))
@@ -130,6 +133,8 @@ class JobVerbs:
     async def _prepared(self, job: JobFile | str, workdir: Path | None) -> dict[str, object]:
         document = dict(read_job_mapping(job))
         if workdir is not None:
+            from federator.wire.jobfile import BLOB_PREFIX
+
             document["workdir"] = BLOB_PREFIX + (await self.upload(workdir)).hash
         return document
 
@@ -223,7 +228,7 @@ class JobVerbs:
                 return detail
             async for event in self.events(detail.job.id, after=last):
                 last = event.id
-            await asyncio.sleep(POLL_S)
+            await self.transport.sleep(POLL_S)
 
     async def logs(
         self,
@@ -275,7 +280,7 @@ class JobVerbs:
             elif record.terminal:
                 break
             else:
-                await asyncio.sleep(POLL_S)
+                await self.transport.sleep(POLL_S)
         if not seen:
             async for part in self._log_so_far(job, query, tail):
                 yield part
@@ -295,19 +300,28 @@ class JobVerbs:
                 async with self.transport.open(
                     "GET", _job(job, "/outputs"), headers={"Accept": "application/gzip"}
                 ) as response:
-                    async for chunk in response.content.iter_any():
+                    async for chunk in response.chunks():
                         file.write(chunk)
 
-        with tempfile.TemporaryDirectory(prefix="federator-") as scratch:
+        from tempfile import TemporaryDirectory
+
+        from federator.client.workdir import unpack
+
+        with TemporaryDirectory(prefix="federator-") as scratch:
             archive = Path(scratch) / "outputs.tar.gz"
             await self.transport.patiently(lambda: once(archive))
             with archive.open("rb") as content:
-                return await asyncio.to_thread(unpack, content, into)
+                return await self.transport.offload(unpack, content, into)
 
 
 def read_job_mapping(job: JobFile | str) -> JobFile:
     """A job file as a mapping; text is read as YAML. Raises `Invalid`."""
-    document = read_document(job).value if isinstance(job, str) else job
+    if isinstance(job, str):
+        from federator.wire.yamltext import read_document
+
+        document = read_document(job).value
+    else:
+        document = job
     if not isinstance(document, Mapping):
         raise Invalid("a job file is a mapping", field="$", remedy="write for example 'run: python train.py'")
     return document

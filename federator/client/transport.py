@@ -1,44 +1,116 @@
-"""HTTP underneath the SDK: one session, errors by name, and patience while the dispatcher restarts.
+"""HTTP underneath the client: what a request carries, errors by name, and patience while the dispatcher restarts.
 
 Only calls that may be repeated without harm are repeated. A submission is one of them, because it always carries a client
 id: the server answers a repeated one with what the first one did.
 
 Of several dispatchers one leads. The others say so, and the next address is asked; whichever answers is asked first from then on.
+
+Two classes send the requests: `pooled.PooledTransport` with aiohttp on an event loop, and `blocking.BlockingTransport` with the standard library, for
+commands and scripts, which start faster without an event loop. Both are used through `async` functions, so that each verb is written once: those of the
+blocking one never suspend, and `blocking.finish` runs such a verb to its end.
 """
 
-import asyncio
-import os
-import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from os import fstat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, NamedTuple, ParamSpec, TypeVar
 
-import aiohttp
 import msgspec
 
 from federator.client.faults import error_in
-from federator.kernel.errors import Bug, FederatorError, NotLeading, Transient, Unavailable, Untrusted
+from federator.kernel.errors import (
+    Bug,
+    FederatorError,
+    NotLeading,
+    Permanent,
+    TooLarge,
+    Transient,
+    Unavailable,
+    Untrusted,
+)
 from federator.kernel.way import Way
-from federator.retry import Backoff, retried
+from federator.retry import Backoff, Waiting, retried
 from federator.wire.jsontext import read
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 Bearer = Callable[[], Awaitable[str]]
 """Answers a token that is good now: it is asked before each request, for one that is signed in with ends sooner than what it is used for."""
 BACKOFF = Backoff(0.2, 3.0)
+DEFAULT_SERVER = "http://127.0.0.1:7070"
 CONNECT_S = 10.0
 TIME_HEADER = "X-Federator-Time"
 SILENT_S = 3.0
 """Of several dispatchers, one that is silent for so long may not be the one that leads any more."""
 ANSWER_S = 120.0
 """Longest silence of a server that has a request; followed streams are pinged or reopened well before."""
+ANSWER_BYTES = 2**28
+"""Longest answer that is read as a whole; what is streamed has no limit here."""
+LINE_BYTES = 2**20
+"""Longest line of a stream of lines."""
 
 
-class Transport:
+class Request(NamedTuple):
+    """One request as it is sent. `silence_s`: how long the server may say nothing; None: a stream that may be silent."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes | IO[bytes] | None
+    silence_s: float | None
+
+    @property
+    def what(self) -> str:
+        """What was asked for, in messages."""
+        return f"{self.method} {self.path}"
+
+
+class Answer(ABC):
+    """An answer that has begun; its body is read as it comes. A connection that breaks raises `Unavailable`."""
+
+    status: int
+
+    @abstractmethod
+    def header(self, name: str) -> str:
+        """A header by its name in any case; empty where it is not there."""
+
+    @abstractmethod
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body, piece by piece."""
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """The body's lines without their ends. Raises `TooLarge` for an endless one."""
+        rest = b""
+        async for chunk in self.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield line
+            if len(rest) > LINE_BYTES:
+                raise TooLarge(
+                    f"a line of the answer has more than {LINE_BYTES} bytes, and no dispatcher writes one"
+                )
+        if rest:
+            yield rest
+
+    async def read(self) -> bytes:
+        """The whole body. Raises `TooLarge` for one that no dispatcher sends."""
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks():
+            size += len(chunk)
+            if size > ANSWER_BYTES:
+                raise TooLarge(f"the answer has more than {ANSWER_BYTES >> 20} MiB", remedy="ask for less")
+            parts.append(chunk)
+        return b"".join(parts)
+
+
+class Transport(ABC):
     """Requests to a dispatcher, or to that of several which leads: `server` is one address, or some with commas in between. `patience_s` is for how long a call that may be repeated is repeated while nobody answers.
 
     `on_wait` is told what is wrong each time a call is about to be repeated. `way`: whose certificates are believed, and through which proxy it goes.
@@ -57,10 +129,29 @@ class Transport:
         self._servers = [each.strip().rstrip("/") for each in server.split(",") if each.strip()]
         self._present = 0
         self.patience_s = patience_s
-        self.token = token
+        self._token = token
         self._on_wait = on_wait
-        self._session: aiohttp.ClientSession | None = None
         self._ahead_s = 0.0
+
+    @abstractmethod
+    def _exchange(self, asked: int, request: Request) -> AbstractAsyncContextManager[Answer]:
+        """Send a request to the server of this number. Raises what `_lost` makes of a connection that cannot be made, or breaks."""
+
+    @abstractmethod
+    async def _leads(self, server: str) -> bool:
+        """Whether this one of several dispatchers says within `SILENT_S` that it leads."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+    @abstractmethod
+    def waiting(self) -> Waiting:
+        """How to wait here."""
+
+    @abstractmethod
+    async def offload(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do what takes long on this machine, such as packing a folder, without holding up what else is under way."""
 
     @property
     def server(self) -> str:
@@ -70,12 +161,6 @@ class Transport:
     def now(self) -> float:
         """The dispatcher's time by its last answer: demonstrations run on a scaled clock, and people's clocks are wrong."""
         return time.time() + self._ahead_s
-
-    async def close(self) -> None:
-        """Let go of all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
 
     async def call(
         self,
@@ -101,7 +186,11 @@ class Transport:
 
         async def once() -> None:
             with file.open("rb") as content:
-                async with self.open("PUT", path, body=content, headers={"Content-Type": "application/gzip"}):
+                headers = {
+                    "Content-Type": "application/gzip",
+                    "Content-Length": str(fstat(content.fileno()).st_size),
+                }
+                async with self.open("PUT", path, body=content, headers=headers):
                     pass
 
         await self.patiently(once)
@@ -113,64 +202,41 @@ class Transport:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: object = None,
+        body: bytes | IO[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
         endless: bool = False,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> AsyncIterator[Answer]:
         """An answer to be read as it comes; `endless` streams may be silent. A connection that breaks raises `Unavailable`."""
         sent = {"Accept": "application/json", **(headers or {})}
-        token = await self.token() if callable(self.token) else self.token
+        token = await self._token() if callable(self._token) else self._token
         if token:
             sent["Authorization"] = f"Bearer {token}"
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_S, sock_read=None if endless else ANSWER_S
-        )
+        request = Request(method, path, query or {}, sent, body, None if endless else ANSWER_S)
         asked = self._present
-        request = self._live_session().request(
-            method,
-            self.server + path,
-            params=query,
-            data=body,
-            headers=sent,
-            timeout=timeout,
-            **self._way.options(self.server),
-        )
         try:
-            async with await self._answered(asked, request) as response:
-                if TIME_HEADER in response.headers:
-                    self._ahead_s = float(response.headers[TIME_HEADER]) - time.time()
-                if response.status >= 400:
-                    raise error_in(response.status, await response.read(), f"{method} {path}")
-                yield response
-        except (aiohttp.ClientError, TimeoutError, ConnectionError, ssl.SSLError) as error:
-            unreachable = self._unreachable(error)
-            self._leave(asked)
-            raise unreachable from error
+            async with self._exchange(asked, request) as answer:
+                if at := answer.header(TIME_HEADER):
+                    self._ahead_s = float(at) - time.time()
+                if answer.status >= 400:
+                    raise error_in(answer.status, await answer.read(), request.what)
+                if answer.status >= 300:
+                    raise self._elsewhere(answer)
+                yield answer
         except NotLeading:
             self._leave(asked)
             raise
 
-    async def _answered(
-        self, asked: int, request: Coroutine[Any, Any, aiohttp.ClientResponse]
-    ) -> aiohttp.ClientResponse:
-        """The answer. One of several dispatchers that is silent while another leads is given up: it hangs, or has lost its machine."""
-        answer = asyncio.ensure_future(request)
-        try:
-            while not (await asyncio.wait((answer,), timeout=SILENT_S))[0]:
-                for number, server in enumerate(self._servers):
-                    if number != asked and await self._leads(server):
-                        raise TimeoutError(f"it is silent, and {server} leads")
-            return await answer
-        finally:
-            answer.cancel()
+    def _elsewhere(self, answer: Answer) -> FederatorError:
+        """A redirection is not followed: the credential is for the address that was named."""
+        to = answer.header("Location")[:200] or "an address that it does not name"
+        return Permanent(f"{self.server} answers that it has moved to {to}", remedy="name that address")
 
-    async def _leads(self, server: str) -> bool:
-        with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
-            timeout = aiohttp.ClientTimeout(total=SILENT_S)
-            options = self._way.options(server)
-            async with self._live_session().get(f"{server}/readyz", timeout=timeout, **options) as response:
-                return response.status < 400
-        return False
+    async def _another_leads(self, asked: int) -> str:
+        """Which of the others leads, while the one that was asked is silent: it hangs, or has lost its machine. Empty: none."""
+        for number, server in enumerate(self._servers):
+            if number != asked and await self._leads(server):
+                return server
+        return ""
 
     async def patiently(self, once: Callable[[], Awaitable[R]], *, only_if_refused: bool = False) -> R:
         """Repeat while the failure is a transient one and `patience_s` is not over; every address is asked before the first pause.
@@ -184,6 +250,7 @@ class Transport:
             patience_s=self.patience_s,
             asked_s=_asked_s,
             failed=self.tell,
+            waiting=self.waiting(),
         )
 
     async def _of_each(self, once: Callable[[], Awaitable[R]], *, only_if_refused: bool) -> R:
@@ -197,8 +264,12 @@ class Transport:
     async def pause(self, failures: int) -> float:
         """Wait before a stream is opened again after so many failures in a row; answers the seconds waited."""
         pause_s = BACKOFF.pause_s(failures)
-        await asyncio.sleep(pause_s)
+        await self.sleep(pause_s)
         return pause_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait this long."""
+        await self.waiting().sleep(seconds)
 
     def _leave(self, asked: int) -> None:
         """Ask the next address from now on, unless somebody has found that out already."""
@@ -210,28 +281,27 @@ class Transport:
         if self._on_wait is not None and isinstance(error, FederatorError):
             self._on_wait(error)
 
-    def _live_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64))
-        return self._session
+    def _lost(self, asked: int, error: Exception, why: str, *, hung_up: bool) -> FederatorError:
+        """What to raise for a connection that could not be made or broke; the next address is asked from now on.
 
-    def _unreachable(self, error: BaseException) -> FederatorError:
-        fault = self._way.fault(error, self.server)
-        if fault is not None:
+        `hung_up`: the server ended the connection in place of an answer.
+        """
+        server = self._servers[asked]
+        self._leave(asked)
+        if fault := self._way.fault(error, server):
             return fault
-        why = str(error) or type(error).__name__
-        if isinstance(error, aiohttp.InvalidURL):
-            return Unavailable(
-                f"{self.server!r} is not the address of a server",
-                remedy="write for example http://127.0.0.1:7070",
-            )
-        if isinstance(error, aiohttp.ClientConnectorError) and error.errno and error.errno > 0:
-            why = os.strerror(error.errno).lower()
+        no_tls = hung_up and server.startswith("http:")
         return Unavailable(
-            f"cannot reach the dispatcher at {self.server}: {why}",
+            f"cannot reach the dispatcher at {server}: {why or type(error).__name__}",
             remedy="does it speak TLS? Then write https://"
-            if isinstance(error, aiohttp.ServerDisconnectedError) and self.server.startswith("http:")
+            if no_tls
             else "is `federator serve` running there?",
+        )
+
+    def _no_address(self, asked: int) -> FederatorError:
+        return Unavailable(
+            f"{self._servers[asked]!r} is not the address of a server",
+            remedy="write for example http://127.0.0.1:7070",
         )
 
 

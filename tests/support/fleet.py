@@ -18,7 +18,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator.cli.demo.processes import Processes
-from federator.client import Client
+from federator.client import AsyncClient
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Transient
 from federator.kernel.way import Way
@@ -98,7 +98,7 @@ class Dispatcher:
                 await asyncio.sleep(0.02)
             self.url = (state / "address").read_text().strip()
             self.token = (state / "admin.token").read_text().strip()
-            async with Client(self.url, patience_s=0.0) as client:
+            async with AsyncClient(self.url, patience_s=0.0) as client:
                 while True:
                     with contextlib.suppress(Transient):
                         await client.transport.call("GET", "/readyz", dict[str, str])
@@ -293,7 +293,7 @@ class Fleet:
         """Let so many sites join, each with a token of its own, and hold their sessions."""
         first = len(self.agents)
         at_once = asyncio.Semaphore(32)
-        async with Client(self._dispatcher.url, self._dispatcher.token) as admin:
+        async with AsyncClient(self._dispatcher.url, self._dispatcher.token) as admin:
 
             async def one(number: int) -> None:
                 async with at_once:

@@ -10,7 +10,7 @@ import pytest
 
 from federator.cli.demo.federation import Federation
 from federator.cli.demo.processes import Processes
-from federator.client import Client
+from federator.client import AsyncClient
 from federator.model.plans import Rent
 from federator.model.snapshot import Problem
 from federator.planning.plans.greedy import plan_greedily
@@ -90,7 +90,7 @@ def test_a_tightened_deadline_bursts_that_job_too(plain: Run, kept: Run) -> None
 
 async def test_every_burst_has_a_cause_that_can_be_recomputed(kept: Run) -> None:
     """Each recorded decision, planned again without the offers: the job misses the deadline that the rental was to meet."""
-    async with Client(*_exports(kept.output)) as client:
+    async with AsyncClient(*_exports(kept.output)) as client:
         for lease in kept.result["leases"]:
             evidence = lease["evidence"]
             assert evidence["home_finish_at"] > evidence["deadline_at"]

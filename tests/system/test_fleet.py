@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from federator.client import Client
+from federator.client import AsyncClient
 from tests.support.fleet import Dispatcher, Fleet
 
 pytestmark = pytest.mark.system
@@ -25,7 +25,7 @@ async def test_a_dispatcher_that_comes_back_is_not_run_down(tmp_path: Path) -> N
         async with Fleet(dispatcher) as fleet:
             await fleet.join(AGENTS)
             await fleet.until(lambda: fleet.linked == AGENTS, LIMIT_S)
-            async with Client(dispatcher.url, dispatcher.token) as people:
+            async with AsyncClient(dispatcher.url, dispatcher.token) as people:
                 await people.submit({**JOB, "array": f"0-{AGENTS - 1}"})
             await fleet.until(lambda: len(fleet.running) == AGENTS, LIMIT_S)
             placed = fleet.running
@@ -53,7 +53,7 @@ async def test_a_dispatcher_that_comes_back_is_not_run_down(tmp_path: Path) -> N
 async def _ask(dispatcher: Dispatcher, fleet: Fleet) -> int:
     """Submit and list until everybody is back, without a second try: what is not answered fails the test. How often."""
     times = 0
-    async with Client(dispatcher.url, dispatcher.token, patience_s=0.0) as people:
+    async with AsyncClient(dispatcher.url, dispatcher.token, patience_s=0.0) as people:
         while fleet.linked < AGENTS:
             await people.submit({**JOB, "name": f"meanwhile-{times}"})
             await people.jobs()

@@ -64,7 +64,7 @@ async def test_a_gang_runs_over_two_machines_that_are_rented_for_it(federation: 
         query = {"node": str(rank), "placement": done.job.placement or ""}
         path, headers = f"/v1/jobs/{job}/logs", {"Accept": "*/*"}
         async with admin.transport.open("GET", path, query=query, headers=headers) as answer:
-            assert f"rank {rank}" in await answer.text()
+            assert f"rank {rank}".encode() in await answer.read()
 
     async def all_gone() -> bool:
         return all(lease.status == "GONE" for lease in await admin.leases())

@@ -65,7 +65,7 @@ async def log_of(federation: Federation, job: str, placement: str) -> str:
     query = {"node": "0", "placement": placement}
     path = f"/v1/jobs/{job}/logs"
     async with federation.admin.transport.open("GET", path, query=query, headers={"Accept": "*/*"}) as answer:
-        return str(await answer.text())
+        return (await answer.read()).decode()
 
 
 @pytest.mark.system

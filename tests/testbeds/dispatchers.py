@@ -18,7 +18,7 @@ import aiohttp
 
 import tests.kills.work
 from federator.cli.demo.processes import Processes
-from federator.client import Client
+from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.wire.http import TokenRequest
 from tests.kills.judge import judge, read_attempts
@@ -54,7 +54,8 @@ class Dispatchers:
         self.proxies: dict[str, list[Proxy]] = {name: [] for name in proxied}
         self.nodes: dict[str, int] = {}
         """Acknowledged jobs, and how many ranks each has."""
-        self.admin = Client(self.urls, patience_s=READY_S)
+        self.admin = AsyncClient(self.urls, patience_s=READY_S)
+        self._token = ""
         self._http: aiohttp.ClientSession
 
     def url(self, name: str) -> str:
@@ -83,8 +84,8 @@ class Dispatchers:
         await self.until(lambda: self.leads(first), "the first leads")
         for name in others:
             self.start(name)
-        token = (self.folder / first / "admin.token").read_text().strip()
-        self.admin = Client(self.urls, token, patience_s=READY_S)
+        self._token = (self.folder / first / "admin.token").read_text().strip()
+        self.admin = AsyncClient(self.urls, self._token, patience_s=READY_S)
         await self._start_site()
 
     async def __aexit__(self, *_: object) -> None:
@@ -158,8 +159,7 @@ class Dispatchers:
 
     async def ask(self, name: str, method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
         """One request to this very dispatcher."""
-        token = self.admin.transport.token
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         async with self._http.request(method, self.url(name) + path, headers=headers, **options) as answer:
             return answer.status, await answer.json(content_type=None)
 

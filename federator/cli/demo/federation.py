@@ -13,7 +13,7 @@ from pathlib import Path
 
 from federator.cli.demo.processes import Processes
 from federator.cli.demo.world import PROVIDER, Document, provider_settings
-from federator.client import Client
+from federator.client import AsyncClient
 from federator.kernel.clock import ScaledClock
 from federator.kernel.errors import FederatorError, Transient
 from federator.wire.governing import PolicyVerdict
@@ -46,14 +46,14 @@ class Federation:
         self.machines = folder / "machines"
         self.server = ""
         self.admin_token = ""
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, AsyncClient] = {}
 
     @property
-    def admin(self) -> Client:
+    def admin(self) -> AsyncClient:
         """The administrator's client."""
         return self._client("admin", self.admin_token)
 
-    async def as_person(self, name: str) -> Client:
+    async def as_person(self, name: str) -> AsyncClient:
         """A client with a user's token, made on first use."""
         if name not in self._clients:
             answer = await self.admin.create_token(TokenRequest(name=name, role="user"))
@@ -115,9 +115,9 @@ class Federation:
         for process in self.processes.started.values():
             process.wait()
 
-    def _client(self, name: str, token: str) -> Client:
+    def _client(self, name: str, token: str) -> AsyncClient:
         if name not in self._clients:
-            self._clients[name] = Client(self.server, token, patience_s=PATIENCE_S)
+            self._clients[name] = AsyncClient(self.server, token, patience_s=PATIENCE_S)
         return self._clients[name]
 
     def _settings(self) -> Document:
@@ -185,7 +185,7 @@ class Federation:
 
     async def _answering(self, until: float) -> None:
         """Return when the dispatcher says that it is ready."""
-        async with Client(self.server, patience_s=0.0) as client:
+        async with AsyncClient(self.server, patience_s=0.0) as client:
             while True:
                 try:
                     await client.transport.call("GET", "/readyz", dict[str, str])

@@ -13,7 +13,7 @@ from federator.cli.demo.federation import FEDERATION, Federation
 from federator.cli.demo.result import Check, JobResult, LeaseResult, Result, Survival, second_copies
 from federator.cli.demo.world import PROVIDER, provider_settings
 from federator.cli.phrases import usd
-from federator.client import Client
+from federator.client import AsyncClient
 from federator.model.capacity import LEASE_ENDED, Instance, InstanceStatus
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job, JobStatus
@@ -47,7 +47,7 @@ async def gather(federation: Federation, survival: Survival | None, began_s: flo
     return msgspec.structs.replace(result, checks=tuple(checks(result, lines)))
 
 
-async def gpu_hours(client: Client) -> dict[str, float]:
+async def gpu_hours(client: AsyncClient) -> dict[str, float]:
     """GPU-hours by site, from the ledger."""
     found: dict[str, float] = defaultdict(float)
     after: str | None = None
@@ -61,7 +61,7 @@ async def gpu_hours(client: Client) -> dict[str, float]:
         after = page[-1].id
 
 
-async def outputs_of(client: Client, job: str) -> list[str]:
+async def outputs_of(client: AsyncClient, job: str) -> list[str]:
     """Names of the files that a job has left, downloaded as a user does."""
     with tempfile.TemporaryDirectory(prefix="federator-") as scratch:
         files = await client.download(job, Path(scratch))

@@ -11,7 +11,7 @@ import msgspec
 from federator.cli.demo.federation import Federation, NotStarted
 from federator.cli.demo.screen import Frame, Screen, moment
 from federator.cli.phrases import plain, usd
-from federator.client import Client
+from federator.client import AsyncClient
 from federator.kernel.errors import FederatorError, Transient
 from federator.model.jobs import TERMINAL
 from federator.wire.http import JobRow, LeaseRow, Overview
@@ -87,7 +87,9 @@ class Watch:
             )
 
     async def _run(self) -> None:
-        async with Client(self._federation.server, self._federation.admin_token, patience_s=0.0) as client:
+        async with AsyncClient(
+            self._federation.server, self._federation.admin_token, patience_s=0.0
+        ) as client:
             answered = time.monotonic()
             while True:
                 try:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable
 
-from federator.client import Client
+from federator.client import AsyncClient
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
 from tests.bench.measuring import cpu_s, resident_mb
@@ -38,7 +38,7 @@ async def _reporting(bench: Bench) -> list[Figure]:
     try:
         async with (
             Fleet(dispatcher, slots=placements // sites + 20) as fleet,
-            Client(dispatcher.url, dispatcher.token) as people,
+            AsyncClient(dispatcher.url, dispatcher.token) as people,
         ):
             await fleet.join(sites)
             await fleet.until(lambda: fleet.linked == sites, LIMIT_S)
@@ -98,7 +98,7 @@ async def _cpu_share(dispatcher: Dispatcher, meanwhile: Awaitable[None]) -> floa
     return (cpu_s(dispatcher.pid) - used_s) / (time.monotonic() - began_s)
 
 
-async def _trickle(people: Client, watch_s: float) -> None:
+async def _trickle(people: AsyncClient, watch_s: float) -> None:
     until_s = time.monotonic() + watch_s
     while (now_s := time.monotonic()) < until_s:
         await people.submit({**JOB, "run": "true"})
@@ -108,7 +108,7 @@ async def _trickle(people: Client, watch_s: float) -> None:
 async def _ask(dispatcher: Dispatcher, fleet: Fleet) -> float:
     """Submit and list in turn until all agents are back; the seconds that the slowest answer took. What fails, fails the run."""
     slowest_s = 0.0
-    async with Client(dispatcher.url, dispatcher.token, patience_s=0.0) as people:
+    async with AsyncClient(dispatcher.url, dispatcher.token, patience_s=0.0) as people:
         while fleet.linked < len(fleet.agents):
             for ask in (lambda: people.submit({**JOB, "run": "true"}), people.jobs):
                 began_s = time.monotonic()

@@ -11,7 +11,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from federator.api.server import build_app
-from federator.client import Client
+from federator.client import AsyncClient
 from federator.kernel.clock import SystemClock
 from federator.model.sites import SiteStatus
 from federator.settings import LinkSettings
@@ -77,7 +77,7 @@ async def slow(tmp_path: Path) -> AsyncIterator[Slow]:
 
 
 async def test_a_slow_store_slows_everything_and_breaks_nothing(slow: Slow) -> None:
-    async with Fleet(slow, slots=JOBS) as fleet, Client(slow.url, slow.token, patience_s=0.0) as people:
+    async with Fleet(slow, slots=JOBS) as fleet, AsyncClient(slow.url, slow.token, patience_s=0.0) as people:
         await fleet.join(AGENTS)
         await until(lambda: fleet.linked == AGENTS, "the agents")
         slow.slow_down()

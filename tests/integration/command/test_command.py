@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.client import Client, SyncClient
+from federator.client import AsyncClient, Client
 from tests.integration.command.conftest import Federation
 from tests.support.waiting import PATIENCE_S, wait_until
 
@@ -146,7 +146,7 @@ async def test_the_sdk_does_the_same(federation: Federation) -> None:
     address, token = (
         (federation.folder / "state" / name).read_text().strip() for name in ("address", "admin.token")
     )
-    async with Client(address, token) as client:
+    async with AsyncClient(address, token) as client:
         submitted = await client.submit("run: echo from python\n")
         assert (await client.wait(submitted.jobs[0])).job.status == "SUCCEEDED"
         assert b"".join([chunk async for chunk in client.logs(submitted.jobs[0])]) == b"from python\n"
@@ -159,5 +159,5 @@ def test_the_blocking_sdk_too(federation: Federation) -> None:
     address, token = (
         (federation.folder / "state" / name).read_text().strip() for name in ("address", "admin.token")
     )
-    with SyncClient(address, token) as client:
+    with Client(address, token) as client:
         assert [site.name for site in client.sites()] == ["north"]

@@ -49,7 +49,7 @@ def faults(
     from tests.lab.faults.study import outcomes, story
 
     if seeds < 1 or jobs < 1:
-        raise Invalid("is not above 0", field="--seeds" if seeds < 1 else "--jobs")
+        raise Invalid("must be at least 1", field="--seeds" if seeds < 1 else "--jobs")
     ready_planner()
     progress = _Progress(seeds)
     size, among = (LARGE, " --large") if large else (SMALL, "")

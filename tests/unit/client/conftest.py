@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from federator.client import Client
+from federator.client import Verbs
 from federator.client import jobs as jobs_module
 from federator.client import transport as transport_module
+from federator.client.blocking import BlockingTransport
+from federator.client.pooled import PooledTransport
+from federator.client.transport import Transport
 from federator.retry import Backoff
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
 
@@ -18,9 +21,14 @@ def fake() -> Iterator[FakeDispatcher]:
         yield running
 
 
-@pytest_asyncio.fixture
-async def client(fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+@pytest_asyncio.fixture(params=[PooledTransport, BlockingTransport])
+async def client(
+    fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[Verbs]:
+    """The verbs over each transport: they mean the same over both."""
     monkeypatch.setattr(transport_module, "BACKOFF", Backoff(0.01, 0.01))
     monkeypatch.setattr(jobs_module, "POLL_S", 0.01)
-    async with Client(fake.url, "secret", patience_s=5.0) as opened:
-        yield opened
+    transport: Transport = request.param(fake.url, "secret", patience_s=5.0)
+    opened = Verbs(transport)
+    yield opened
+    await opened.close()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from federator.client import Client, JobFilter, SyncClient
+from federator.client import AsyncClient, Client, JobFilter, Verbs
 from federator.client.faults import error_in
 from federator.client.workdir import pack
 from federator.kernel import errors
@@ -41,7 +41,7 @@ def frame(shown: Event) -> bytes:
 
 
 async def test_a_submission_carries_the_token_and_a_client_id_made_up_once(
-    client: Client, fake: FakeDispatcher
+    client: Verbs, fake: FakeDispatcher
 ) -> None:
     fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
     fake.drops = 2
@@ -52,7 +52,7 @@ async def test_a_submission_carries_the_token_and_a_client_id_made_up_once(
     assert json.loads(heard.body) == {"run": "python train.py"}
 
 
-async def test_a_repeated_submission_has_the_same_client_id(client: Client, fake: FakeDispatcher) -> None:
+async def test_a_repeated_submission_has_the_same_client_id(client: Verbs, fake: FakeDispatcher) -> None:
     """Or a dispatcher that died between storing and answering would have the job twice."""
     fake.answer("POST /v1/jobs", None, 503)
     fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
@@ -61,7 +61,7 @@ async def test_a_repeated_submission_has_the_same_client_id(client: Client, fake
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
 
 
-async def test_a_client_id_of_the_file_is_the_key(client: Client, fake: FakeDispatcher) -> None:
+async def test_a_client_id_of_the_file_is_the_key(client: Verbs, fake: FakeDispatcher) -> None:
     fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
     await client.submit({"run": "x", "client_id": "nightly"})
     assert fake.of("POST /v1/jobs")[0].headers["Idempotency-Key"] == "nightly"
@@ -76,7 +76,7 @@ def code(tmp_path: Path) -> tuple[Path, str]:
 
 
 async def test_a_folder_is_uploaded_once_and_named_by_its_hash(
-    client: Client, fake: FakeDispatcher, tmp_path: Path
+    client: Verbs, fake: FakeDispatcher, tmp_path: Path
 ) -> None:
     folder, digest = code(tmp_path)
     fake.answer(f"PUT /v1/blobs/{digest}", None, 201)
@@ -88,7 +88,7 @@ async def test_a_folder_is_uploaded_once_and_named_by_its_hash(
 
 
 async def test_a_folder_that_is_there_is_not_sent_again(
-    client: Client, fake: FakeDispatcher, tmp_path: Path
+    client: Verbs, fake: FakeDispatcher, tmp_path: Path
 ) -> None:
     folder, digest = code(tmp_path)
     fake.answer(f"HEAD /v1/blobs/{digest}")
@@ -97,7 +97,7 @@ async def test_a_folder_that_is_there_is_not_sent_again(
     assert [heard.method for heard in fake.heard] == ["HEAD", "POST"]
 
 
-async def test_many_jobs_go_as_lines_and_each_has_its_result(client: Client, fake: FakeDispatcher) -> None:
+async def test_many_jobs_go_as_lines_and_each_has_its_result(client: Verbs, fake: FakeDispatcher) -> None:
     problem = Problem("about:blank", "Bad Request", 400, "no", "invalid")
     lines = [SubmitResult(1, Submitted(("job-1",), "a")), SubmitResult(2, problem=problem)]
     fake.answer("POST /v1/jobs", b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
@@ -113,7 +113,7 @@ async def test_many_jobs_go_as_lines_and_each_has_its_result(client: Client, fak
     [errors.NotSupported.code, errors.Forbidden.code, errors.ClientIdReused.code, errors.NotFound.code],
 )
 async def test_a_problem_becomes_the_error_that_the_server_raised(
-    code: str, client: Client, fake: FakeDispatcher
+    code: str, client: Verbs, fake: FakeDispatcher
 ) -> None:
     fake.answer("GET /v1/sites", Problem("about:blank", "x", 422, "that is wrong", code, "$.x", "do y"), 422)
     with pytest.raises(errors.FederatorError, match=r"\$\.x: that is wrong \(do y\)") as caught:
@@ -128,13 +128,13 @@ def test_an_answer_that_is_no_problem_is_told_by_its_status() -> None:
     assert isinstance(error_in(500, b"", "GET /"), errors.Bug)
 
 
-async def test_an_answer_of_another_version_is_told(client: Client, fake: FakeDispatcher) -> None:
+async def test_an_answer_of_another_version_is_told(client: Verbs, fake: FakeDispatcher) -> None:
     fake.answer("GET /v1/sites", {"sites": []})
     with pytest.raises(errors.Bug, match="same version"):
         await client.sites()
 
 
-async def test_what_may_not_be_repeated_is_not(client: Client, fake: FakeDispatcher) -> None:
+async def test_what_may_not_be_repeated_is_not(client: Verbs, fake: FakeDispatcher) -> None:
     fake.answer("POST /v1/policies", None, 503)
     with pytest.raises(errors.Unavailable):
         await client.apply_policies("", "why")
@@ -142,17 +142,17 @@ async def test_what_may_not_be_repeated_is_not(client: Client, fake: FakeDispatc
 
 
 async def test_a_dispatcher_that_stays_away_is_named(fake: FakeDispatcher) -> None:
-    async with Client("http://127.0.0.1:9", patience_s=0.0) as away:
+    async with AsyncClient("http://127.0.0.1:9", patience_s=0.0) as away:
         with pytest.raises(
             errors.Unavailable, match=r"127\.0\.0\.1:9: connection refused \(is `federator serve`"
         ):
             await away.sites()
-    async with Client("not a server", patience_s=0.0) as wrong:
+    async with AsyncClient("not a server", patience_s=0.0) as wrong:
         with pytest.raises(errors.Unavailable, match="not the address of a server"):
             await wrong.sites()
 
 
-async def test_pages_are_read_to_the_last(client: Client, fake: FakeDispatcher) -> None:
+async def test_pages_are_read_to_the_last(client: Verbs, fake: FakeDispatcher) -> None:
     rows = [
         JobRow(
             id=f"job-{n}",
@@ -178,20 +178,20 @@ async def test_pages_are_read_to_the_last(client: Client, fake: FakeDispatcher) 
     assert second.query["after"] == "cursor"
 
 
-async def test_a_line_of_the_ledger_that_has_no_end_is_refused(client: Client, fake: FakeDispatcher) -> None:
+async def test_a_line_of_the_ledger_that_has_no_end_is_refused(client: Verbs, fake: FakeDispatcher) -> None:
     """It was the reader's own error, without a word of what was read."""
 
     async def handle(_request: web.Request) -> web.StreamResponse:
-        return web.Response(body=b"{}\n" + b"x" * 2**20)
+        return web.Response(body=b"{}\n" + b"x" * (2**20 + 1))
 
     fake.handle("GET /v1/ledger/export", handle)
     lines = client.ledger_parts()
     assert await anext(lines) == b"{}\n"
-    with pytest.raises(errors.TooLarge, match="a line of the ledger"):
+    with pytest.raises(errors.TooLarge, match="a line"):
         await anext(lines)
 
 
-async def test_an_update_sends_only_what_is_to_change(client: Client, fake: FakeDispatcher) -> None:
+async def test_an_update_sends_only_what_is_to_change(client: Verbs, fake: FakeDispatcher) -> None:
     fake.answer("PATCH /v1/jobs/job-1", detail())
     await client.update("job-1", JobPatch(priority=0, deadline="none"))
     assert json.loads(fake.heard[0].body) == {"priority": 0, "deadline": "none"}
@@ -213,7 +213,7 @@ async def read(log: AsyncIterator[bytes], client_has: threading.Event) -> bytes:
     return b"".join(parts)
 
 
-async def test_events_go_on_where_the_connection_broke(client: Client, fake: FakeDispatcher) -> None:
+async def test_events_go_on_where_the_connection_broke(client: Verbs, fake: FakeDispatcher) -> None:
     client_has = threading.Event()
 
     async def broken(request: web.Request) -> web.StreamResponse:
@@ -235,9 +235,7 @@ async def test_events_go_on_where_the_connection_broke(client: Client, fake: Fak
     assert fake.heard[1].headers["Last-Event-ID"] == "ev-1"
 
 
-async def test_waiting_ends_with_the_job_and_not_with_the_stream(
-    client: Client, fake: FakeDispatcher
-) -> None:
+async def test_waiting_ends_with_the_job_and_not_with_the_stream(client: Verbs, fake: FakeDispatcher) -> None:
     for status in (JobStatus.RUNNING, JobStatus.RUNNING, JobStatus.SUCCEEDED):
         fake.answer("GET /v1/jobs/train", detail(status))
     fake.answer("GET /v1/jobs/job-1/events", frame(event(1)))
@@ -245,7 +243,7 @@ async def test_waiting_ends_with_the_job_and_not_with_the_stream(
 
 
 async def test_a_log_goes_on_where_the_connection_broke_and_over_attempts(
-    client: Client, fake: FakeDispatcher
+    client: Verbs, fake: FakeDispatcher
 ) -> None:
     client_has = threading.Event()
 
@@ -273,7 +271,7 @@ async def test_a_log_goes_on_where_the_connection_broke_and_over_attempts(
 
 
 async def test_the_tail_of_a_log_goes_on_from_where_the_server_says_it_began(
-    client: Client, fake: FakeDispatcher
+    client: Verbs, fake: FakeDispatcher
 ) -> None:
     client_has = threading.Event()
 
@@ -295,7 +293,7 @@ async def test_the_tail_of_a_log_goes_on_from_where_the_server_says_it_began(
     assert (first.query["tail"], second.query["offset"]) == ("1", "105")
 
 
-async def test_the_dispatchers_time_is_taken_from_its_answers(client: Client, fake: FakeDispatcher) -> None:
+async def test_the_dispatchers_time_is_taken_from_its_answers(client: Verbs, fake: FakeDispatcher) -> None:
     fake.answer("GET /v1/sites", [], headers={"X-Federator-Time": "12345.0"})
     await client.sites()
     assert abs(client.now() - 12345.0) < 60
@@ -304,11 +302,13 @@ async def test_the_dispatchers_time_is_taken_from_its_answers(client: Client, fa
 def test_the_same_verbs_without_asyncio(fake: FakeDispatcher) -> None:
     fake.answer("GET /v1/jobs/job-1", detail(JobStatus.SUCCEEDED))
     fake.answer("GET /v1/jobs/job-1/events", frame(event(1)) + frame(event(2)))
-    with SyncClient(fake.url) as client:
+    with Client(fake.url) as client:
         assert client.job("job-1").job.name == "train"
         assert [seen.id for seen in client.events("job-1")] == ["ev-1", "ev-2"]
 
 
 def test_no_verb_is_missing_from_the_blocking_client() -> None:
-    verbs = {name for name in dir(Client) if not name.startswith("_") and callable(getattr(Client, name))}
-    assert verbs - {"close", "now"} <= set(dir(SyncClient))
+    verbs = {
+        name for name in dir(AsyncClient) if not name.startswith("_") and callable(getattr(AsyncClient, name))
+    }
+    assert verbs - {"close", "now"} <= set(dir(Client))

@@ -1,19 +1,23 @@
 """A client that was given several addresses: whoever leads is found, and whoever does not is left, without a word to the user."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 from aiohttp import web
 
-from federator.client import Client
+from federator.client import Verbs
 from federator.client import transport as transport_module
+from federator.client.blocking import BlockingTransport
+from federator.client.pooled import PooledTransport
 from federator.kernel import errors
 from federator.retry import Backoff
 from federator.wire.governing import PolicyVerdict
 from federator.wire.http import Problem
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
 
+Opened = Callable[..., AbstractAsyncContextManager[Verbs]]
 STANDBY = Problem("about:blank", "Service Unavailable", 503, "http://b leads", code="not-leading")
 
 
@@ -23,57 +27,72 @@ def other() -> Iterator[FakeDispatcher]:
         yield running
 
 
-def both(one: FakeDispatcher, two: FakeDispatcher, patience_s: float = 0.0) -> Client:
-    return Client(f"{one.url},{two.url}", "secret", patience_s=patience_s)
+@pytest.fixture(params=[PooledTransport, BlockingTransport])
+def opened(request: pytest.FixtureRequest) -> Opened:
+    """Makes a client for these addresses, over each transport."""
+
+    @asynccontextmanager
+    async def make(servers: str, patience_s: float = 0.0) -> AsyncIterator[Verbs]:
+        client = Verbs(request.param(servers, "secret", patience_s=patience_s))
+        yield client
+        await client.close()
+
+    return make
 
 
-async def test_one_that_stands_by_is_left_for_good(fake: FakeDispatcher, other: FakeDispatcher) -> None:
+def both(one: FakeDispatcher, two: FakeDispatcher) -> str:
+    return f"{one.url},{two.url}"
+
+
+async def test_one_that_stands_by_is_left_for_good(
+    opened: Opened, fake: FakeDispatcher, other: FakeDispatcher
+) -> None:
     fake.answer("GET /v1/sites", STANDBY, status=503)
     other.answer("GET /v1/sites", [])
-    async with both(fake, other) as client:
+    async with opened(both(fake, other)) as client:
         assert await client.sites() == []
         assert await client.sites() == []
     assert len(fake.of("GET /v1/sites")) == 1
     assert len(other.of("GET /v1/sites")) == 2
 
 
-async def test_one_that_is_gone_is_left(other: FakeDispatcher) -> None:
+async def test_one_that_is_gone_is_left(opened: Opened, other: FakeDispatcher) -> None:
     other.answer("GET /v1/sites", [])
-    async with Client(f"http://127.0.0.1:9, {other.url}/", "secret", patience_s=0.0) as client:
+    async with opened(f"http://127.0.0.1:9, {other.url}/") as client:
         assert await client.sites() == []
 
 
 async def test_when_none_leads_all_are_asked_again_while_patience_lasts(
-    fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport_module, "BACKOFF", Backoff(0.01, 1.0))
     for _ in range(2):
         fake.answer("GET /v1/sites", STANDBY, status=503)
     other.answer("GET /v1/sites", STANDBY, status=503)
     fake.answer("GET /v1/sites", [])
-    async with both(fake, other, patience_s=60.0) as client:
+    async with opened(both(fake, other), 60.0) as client:
         assert await client.sites() == []
-    async with both(other, other) as client:
+    async with opened(both(other, other)) as client:
         with pytest.raises(errors.NotLeading, match="http://b leads"):
             await client.sites()
 
 
 async def test_what_may_not_be_repeated_is_repeated_only_where_nothing_was_done(
-    fake: FakeDispatcher, other: FakeDispatcher
+    opened: Opened, fake: FakeDispatcher, other: FakeDispatcher
 ) -> None:
     fake.answer("POST /v1/policies", STANDBY, status=503)
     other.answer("POST /v1/policies", PolicyVerdict(version=1))
-    async with both(fake, other) as client:
+    async with opened(both(fake, other)) as client:
         assert (await client.apply_policies("", "why")).version == 1
     fake.drops = 1
-    async with both(fake, other, patience_s=5.0) as client:
+    async with opened(both(fake, other), 5.0) as client:
         with pytest.raises(errors.Unavailable):
             await client.apply_policies("", "why")
     assert len(other.of("POST /v1/policies")) == 1
 
 
 async def test_one_that_hangs_is_left_when_another_leads(
-    fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that is stopped, or a machine that is gone: the connection stands, and nobody answers."""
     monkeypatch.setattr(transport_module, "SILENT_S", 0.05)
@@ -86,14 +105,14 @@ async def test_one_that_hangs_is_left_when_another_leads(
     other.answer("GET /v1/sites", [])
     other.answer("GET /readyz", {"status": "standby"}, status=503)
     other.answer("GET /readyz", {"status": "ready"})
-    async with both(fake, other) as client:
+    async with opened(both(fake, other)) as client:
         async with asyncio.timeout(60):
             assert await client.sites() == []
     assert len(other.of("GET /readyz")) >= 2, "it is asked again until it leads"
 
 
 async def test_one_that_is_slow_is_waited_for_while_no_other_leads(
-    fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, fake: FakeDispatcher, other: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport_module, "SILENT_S", 0.02)
     other.answer("GET /readyz", {"status": "standby"}, status=503)
@@ -103,6 +122,6 @@ async def test_one_that_is_slow_is_waited_for_while_no_other_leads(
         return web.json_response([])
 
     fake.handle("GET /v1/sites", take_long)
-    async with both(fake, other) as client:
+    async with opened(both(fake, other)) as client:
         assert await client.sites() == []
     assert other.of("GET /v1/sites") == []

@@ -79,4 +79,4 @@ def test_a_seed_is_played_and_counted(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_no_seeds_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(("faults", "--seeds", "0")) == 2
-    assert capsys.readouterr().err == "error: --seeds: is not above 0\n"
+    assert capsys.readouterr().err == "error: --seeds: must be at least 1\n"

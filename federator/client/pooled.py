@@ -1,0 +1,113 @@
+"""The transport on an event loop: aiohttp, with a pool of connections for what goes on at the same time."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, ParamSpec, TypeVar
+
+import aiohttp
+
+from federator.client import transport as shared
+from federator.client.transport import Answer, Request, Transport
+from federator.retry import Waiting
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MOST_CONNECTIONS = 64
+
+
+class PooledTransport(Transport):
+    """Requests of many tasks at once."""
+
+    _session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def waiting(self) -> Waiting:
+        """As the event loop does, which may be on virtual time."""
+        return Waiting(asyncio.sleep, asyncio.get_running_loop().time)
+
+    async def offload(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do it in a thread."""
+        return await asyncio.to_thread(work, *args, **kwargs)
+
+    @asynccontextmanager
+    async def _exchange(self, asked: int, request: Request) -> AsyncIterator[Answer]:
+        server = self._servers[asked]
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=shared.CONNECT_S, sock_read=request.silence_s
+        )
+        sent = self._live_session().request(
+            request.method,
+            server + request.path,
+            params=request.query,
+            data=request.body,
+            headers=request.headers,
+            timeout=timeout,
+            allow_redirects=False,
+            **self._way.options(server),
+        )
+        with self._translated(asked):
+            response = await self._answered(asked, sent)
+        async with response:
+            yield _PooledAnswer(response, lambda: self._translated(asked))
+
+    @contextmanager
+    def _translated(self, asked: int) -> Iterator[None]:
+        """aiohttp's errors as ours."""
+        try:
+            yield
+        except aiohttp.InvalidURL as error:
+            raise self._no_address(asked) from error
+        except (aiohttp.ClientError, TimeoutError, ConnectionError, ssl.SSLError) as error:
+            number = error.errno if isinstance(error, aiohttp.ClientConnectorError) else 0
+            why = os.strerror(number).lower() if number and number > 0 else str(error)
+            hung_up = isinstance(error, aiohttp.ServerDisconnectedError)
+            raise self._lost(asked, error, why, hung_up=hung_up) from error
+
+    async def _answered(
+        self, asked: int, request: Coroutine[Any, Any, aiohttp.ClientResponse]
+    ) -> aiohttp.ClientResponse:
+        """The answer. One of several dispatchers that is silent while another leads is given up."""
+        answer = asyncio.ensure_future(request)
+        try:
+            while not (await asyncio.wait((answer,), timeout=shared.SILENT_S))[0]:
+                if server := await self._another_leads(asked):
+                    raise TimeoutError(f"it is silent, and {server} leads")
+            return await answer
+        finally:
+            answer.cancel()
+
+    async def _leads(self, server: str) -> bool:
+        with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
+            timeout = aiohttp.ClientTimeout(total=shared.SILENT_S)
+            options = self._way.options(server)
+            async with self._live_session().get(f"{server}/readyz", timeout=timeout, **options) as response:
+                return response.status < 400
+        return False
+
+    def _live_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=MOST_CONNECTIONS))
+        return self._session
+
+
+class _PooledAnswer(Answer):
+    def __init__(self, response: aiohttp.ClientResponse, translated: Callable[[], Any]) -> None:
+        self.status = response.status
+        self._response = response
+        self._translated = translated
+
+    def header(self, name: str) -> str:
+        return self._response.headers.get(name, "")
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        with self._translated():
+            async for chunk in self._response.content.iter_any():
+                yield chunk

@@ -1,0 +1,25 @@
+"""All that can be asked of a federation, over any transport."""
+
+from federator.client.jobs import JobVerbs
+from federator.client.platform import PlatformVerbs
+from federator.client.series import SeriesVerbs
+from federator.client.transport import Transport
+
+WORKDIR_MIB = 512
+"""How much of a folder goes along with a job, packed, unless the client says otherwise."""
+
+
+class Verbs(JobVerbs, SeriesVerbs, PlatformVerbs):
+    """Every verb once, as an `async` function; the transport decides whether it suspends."""
+
+    def __init__(self, transport: Transport, *, workdir_limit_mib: int = WORKDIR_MIB) -> None:
+        self.transport = transport
+        self.workdir_limit_mib = workdir_limit_mib
+
+    def now(self) -> float:
+        """The dispatcher's time by its last answer, seconds since the epoch."""
+        return self.transport.now()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self.transport.close()
