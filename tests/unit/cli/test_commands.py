@@ -69,6 +69,7 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
     for words, told in (
         (("decisions", "show"), "DECISION: is missing (see federator decisions show --help)"),
         (("decisions", "nope"), "replay, list, show (see federator decisions --help)"),
+        (("simulate", "table"), "'table': more words than it takes (see federator simulate --help)"),
         (("nope",), "logs, ... (see federator --help)"),
     ):
         assert told in federator(*words).err
