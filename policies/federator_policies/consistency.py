@@ -1,6 +1,6 @@
 """What can only be seen of a whole set of rules: contradictions between documents, and what queues take from those above.
 
-It works on the closed vocabulary and not on specs, so that it holds for kinds that third parties add as well.
+It works on the closed vocabulary and not on specs, so that a kind that is added needs no change here.
 """
 
 from collections.abc import Iterator, Sequence

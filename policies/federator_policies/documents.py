@@ -86,9 +86,7 @@ def load(text: str) -> tuple[Document, ...]:
     return tuple(_document(each, rows) for each in written)
 
 
-def compile_set(
-    documents: Sequence[Document], kinds: Mapping[str, PolicyKind] = KINDS
-) -> tuple[PolicyRule, ...]:
+def compile_set(documents: Sequence[Document]) -> tuple[PolicyRule, ...]:
     """The rules of a whole set, in the order of its documents, and the `default` queue if no document has it.
 
     Raises `Invalid` or `NotSupported` with document, line and path, or an ExceptionGroup of all of them: for faults within documents, and
@@ -107,10 +105,10 @@ def compile_set(
             )
             faults.append(located(document, taken))
             continue
-        found = _faults(document, kinds)
+        found = _faults(document)
         faults += [located(document, fault) for fault in found]
         if not found:
-            rules += _kind(document, kinds).compile(document.name, document.spec)
+            rules += _kind(document).compile(document.name, document.spec)
     raise_all(faults)
     # One mistake shows in every rule that the document is compiled to.
     told = [located(named[fault.policy], fault.error) for fault in check_rules(rules)]
@@ -118,10 +116,10 @@ def compile_set(
     return completed(rules)
 
 
-def _faults(document: Document, kinds: Mapping[str, PolicyKind]) -> list[Permanent]:
+def _faults(document: Document) -> list[Permanent]:
     """All that is wrong with one document by itself."""
     try:
-        kind = _kind(document, kinds)
+        kind = _kind(document)
     except Permanent as fault:
         return [fault]
 
@@ -167,24 +165,24 @@ def _told(written: Written, faults: list[Permanent], rows: Sequence[str]) -> lis
     """What is wrong with what a document is; then, as far as that can be known, with what it says."""
     if not faults:
         document = _document(written, rows)
-        return [located(document, fault) for fault in _faults(document, KINDS)]
+        return [located(document, fault) for fault in _faults(document)]
     value = written.value
     kind = value.get("kind") if isinstance(value, dict) else None
     spec = value.get("spec", {}) if isinstance(value, dict) else {}
     if kind in KINDS:
         # Its name may be what is wrong with it.
-        faults = [*faults, *_faults(Document(str(kind), "x", spec, written.lines, ""), KINDS)]
+        faults = [*faults, *_faults(Document(str(kind), "x", spec, written.lines, ""))]
     return in_lines(written, list({(fault.field, fault.message): fault for fault in faults}.values()))
 
 
-def _kind(document: Document, kinds: Mapping[str, PolicyKind]) -> PolicyKind:
-    known = kinds.get(document.kind)
+def _kind(document: Document) -> PolicyKind:
+    known = KINDS.get(document.kind)
     if known is not None:
         return known
     raise Invalid(
         f"{document.kind!r} is not a kind of policy",
         field="$.kind",
-        remedy=f"known are {', '.join(sorted(kinds))}",
+        remedy=f"known are {', '.join(sorted(KINDS))}",
     )
 
 

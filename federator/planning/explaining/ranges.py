@@ -1,7 +1,7 @@
 """Between when a job may start and end: what people and plan files are told beside each forecast.
 
 A run has its own range. A wait is the sum of other work's runs, and others may come in between, so how far it is off is measured and not reckoned:
-`federator simulate --looks` says what share of starts and ends came between the two. Nothing is decided by these ranges.
+`python -m tests.lab report --looks` says what share of starts and ends came between the two. Nothing is decided by these ranges.
 """
 
 import math

@@ -7,8 +7,7 @@ import pytest
 
 from federator.kernel.errors import Invalid, Permanent
 from federator.model.rules import BurstMode, Effect, Filter, PolicyRule, QueueTerms
-from federator_policies.documents import KINDS, compile_set, load
-from federator_policies.team import TeamSpec
+from federator_policies.documents import compile_set, load
 
 
 def doc(kind: str, name: str, spec: str = "{}") -> str:
@@ -185,21 +184,6 @@ def test_caps_on_priority_and_value_hold_for_all_below() -> None:
         (60, 100.0),
     ]
     assert found["default"].max_priority == 100
-
-
-def test_a_third_partys_kind_is_compiled_beside_ours() -> None:
-    class Pet:
-        kind = "Pet"
-        spec = TeamSpec
-
-        def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
-            return (QueueTerms(policy=f"Pet/{name}", queue="pets", max_priority=1),)
-
-    rules = compile_set(
-        load(doc("Pet", "p") + "---\n" + doc("BurstPolicy", "b", "{who: {queues: [pets]}}")),
-        {**KINDS, "Pet": Pet()},
-    )
-    assert terms(rules)["pets"].max_priority == 1
 
 
 def test_all_faults_of_a_set_are_told_at_once_each_with_its_line() -> None:
