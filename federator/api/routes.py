@@ -16,6 +16,7 @@ from federator.api import (
     recorded,
     series,
     service,
+    usage,
 )
 from federator.api.exchange import JSON, NDJSON, YAML, Call
 from federator.api.openapi import description
@@ -30,6 +31,7 @@ from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import decisions, governing, http, link, rights, sign_in, sites
 from federator.wire.recorded import RecordedJobs, RecordedWorld
+from federator.wire.usage import UsageReport
 
 OPEN, PERSON, JOB, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.JOB, Gate.AGENT, Gate.SESSION
 PLATFORM = (Role.PLATFORM,)
@@ -104,6 +106,7 @@ ROUTES = (
     Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),
     Route("GET", "/v1/ledger", governance.ledger, PERSON, "Read the ledger; as a site's admin, what is of that site", (*PLATFORM, *SITE_ADMIN), query=governance.LedgerQuery, answer=list[LedgerEntry], cost=PLAIN),
     Route("GET", "/v1/ledger/export", governance.export_ledger, PERSON, "Read the whole ledger with its seals, to be verified or kept", PLATFORM, content=NDJSON),
+    Route("GET", "/v1/usage", usage.usage, PERSON, "Add up what was used and what it cost; your own, or all that you administer", query=usage.UsageQuery, answer=UsageReport, cost=HEAVY),
     Route("GET", "/v1/tokens", governance.tokens, PERSON, "List tokens, without their secrets", (Role.ADMIN,), answer=list[http.TokenRow]),
     Route("POST", "/v1/tokens", governance.create_token, PERSON, "Make a person's or an agent's token", SITE_ADMIN, body=http.TokenRequest, answer=http.TokenAnswer, status=201),
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=http.Revoked),

@@ -28,6 +28,7 @@ VERBS: dict[str, dict[str, str]] = {
         "download": "federator.cli.reading:download",
         "series": "federator.cli.series:app",
         "top": "federator.cli.top:top",
+        "usage": "federator.cli.usage:usage",
     },
     "Change": {
         "update": "federator.cli.jobs:update",

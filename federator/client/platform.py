@@ -1,6 +1,6 @@
 """The verbs about the federation itself: sites, queues, rented capacity, policies, decisions, the ledger, tokens."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -36,6 +36,7 @@ from federator.wire.http import (
 from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
 from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
+from federator.wire.usage import Key, UsageReport
 
 JSON = {"Content-Type": "application/json"}
 
@@ -237,6 +238,20 @@ class PlatformVerbs:
         }
         query = {key: value for key, value in given.items() if value is not None}
         return await self.transport.call("GET", "/v1/ledger", list[LedgerEntry], query=query)
+
+    async def usage(
+        self,
+        *,
+        by: Sequence[Key] = ("month",),
+        since: float | None = None,
+        until: float | None = None,
+        everybody: bool = False,
+    ) -> UsageReport:
+        """What was used and what it cost between two instants (seconds since the epoch; the last 30 days), one's own or all that one may see."""
+        given = {"since": since, "until": until}
+        query = {key: str(value) for key, value in given.items() if value is not None}
+        query |= {"by": ",".join(by)} | ({"everybody": "true"} if everybody else {})
+        return await self.transport.call("GET", "/v1/usage", UsageReport, query=query)
 
     async def ledger_parts(self) -> AsyncIterator[bytes]:
         """The whole ledger with its seals, as JSON lines. Raises `TooLarge` for a line that no dispatcher writes."""

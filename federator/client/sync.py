@@ -138,6 +138,7 @@ class Client:
     recorded_jobs = _runs(Verbs.recorded_jobs)
     recorded_world = _runs(Verbs.recorded_world)
     ledger = _runs(Verbs.ledger)
+    usage = _runs(Verbs.usage)
     revoke_tokens = _runs(Verbs.revoke_tokens)
     rotate_token = _runs(Verbs.rotate_token)
     tokens = _runs(Verbs.tokens)

@@ -93,3 +93,5 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gpu_s: float = 0.0
     usd: float = 0.0
     egress_gib: float = 0.0
+    team: str = ""
+    """Under which the job was admitted. Lines from before it was written say none."""

@@ -102,6 +102,7 @@ MATRIX = {
     "GET /v1/ledger": "sSpr",  # a site's administrator: the lines of that site
     "GET /v1/ledger/export": "pr",
     "GET /v1/sites/{name}/statement": "sr",
+    "GET /v1/usage": PERSON,
     "GET /v1/tokens": "r",
     "POST /v1/tokens": "sr",
     "DELETE /v1/tokens/{name}": "r",

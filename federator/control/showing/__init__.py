@@ -1,5 +1,6 @@
 """What people are shown.
 
+- `usage_report`: GPU time, money, waits and deadlines, added up.
 - `views`: records, reports and the last plan as rows, which `rows`, `burst_rows` and `listing` make.
 - `expectations`: when a job should start and end. `explanations`: why a job waits, or is where it is; `unheard`: of sites that no plan sees at the moment.
 - `alerts`: what a person should hear of without looking.

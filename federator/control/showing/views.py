@@ -296,7 +296,7 @@ class Views:
     ) -> list[LedgerEntry]:
         """Lines of the ledger, oldest first; of all sites, or of these."""
         found: list[LedgerEntry] = []
-        async for entry in self._ledger(after, since):
+        async for entry in self.ledger_lines(after, since=since):
             if (not job or entry.job == job) and (not sites or entry.site in sites):
                 found.append(entry)
             if len(found) >= limit:
@@ -307,7 +307,7 @@ class Views:
         """What was used at a site, and what that cost, by owner, queue and GPU model; the most GPU time first."""
         self.site(site)
         used: dict[tuple[str, str, str], StatementRow] = {}
-        async for entry in self._ledger(None, since):
+        async for entry in self.ledger_lines(since=since):
             if until is not None and entry.at >= until:
                 continue
             if entry.site == site and entry.kind in (LedgerKind.USAGE, LedgerKind.MONEY):
@@ -323,7 +323,9 @@ class Views:
                 )
         return sorted(used.values(), key=lambda row: (-row.gpu_s, row.owner, row.queue, row.model))
 
-    async def _ledger(self, after: str | None, since: float) -> AsyncIterator[LedgerEntry]:
+    async def ledger_lines(
+        self, after: str | None = None, *, since: float = 0.0
+    ) -> AsyncIterator[LedgerEntry]:
         """Lines from that moment on: ids are in the order of their time, so nothing before it is read."""
         after = max(after or "", earliest("le", since)) if since > 0 else after
         async for data in self._rows("ledger/", f"ledger/{after}" if after else None):

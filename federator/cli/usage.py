@@ -1,0 +1,114 @@
+"""What was used, and what it cost: for oneself, and as chargeback for teams and queues."""
+
+import csv
+import sys
+import time
+from typing import Annotated, Literal
+
+import msgspec
+from cyclopts import Parameter
+
+from federator.cli.layout import Column
+from federator.cli.output import show_data, show_rows
+from federator.cli.phrases import NONE, duration, moment_at, plain
+from federator.cli.session import HERE, Connection, ask
+from federator.kernel.errors import Invalid
+from federator.wire.usage import KEYS, Key, UsageReport, UsageRow
+
+TOTAL = "total"
+
+
+def usage(
+    *,
+    by: Annotated[str, Parameter(name=("-b", "--by"))] = "month",
+    since: str = "30d",
+    until: str | None = None,
+    everybody: Annotated[bool, Parameter(negative="")] = False,
+    output: Annotated[
+        Literal["table", "csv", "json", "yaml"],
+        Parameter(name=("-o", "--output", "--format"), help="How to show it."),
+    ] = "table",
+    connection: Connection = HERE,
+) -> None:
+    """Add up GPU time, money, waits and deadlines: your own, or of everybody whom you administer.
+
+    GPU time and money are those of the ledger, written when an attempt ends or a bill grows; rows add up to the total to the cent. Owned GPUs cost what
+    their site's `price_per_gpu_hour` says. Jobs, waits and deadlines are of the jobs on record that ended in that time.
+
+    Parameters
+    ----------
+    by:
+        One row for each: user, team, queue, site, model or month (UTC); several with commas between, such as team,month.
+    since:
+        From then on: an instant such as 2026-11-01T00:00:00Z, or how long ago, such as 90d.
+    until:
+        Up to then; without it, now.
+    everybody:
+        All that you may see, and not only your own: everything with the role platform, else your queues, teams and sites if you administer any.
+    """
+    now = time.time()
+    since_at = moment_at(since, "--since", now)
+    until_at = None if until is None else moment_at(until, "--until", now)
+    keys = _keys(by)
+    report, _ = ask(
+        connection,
+        lambda client: client.usage(by=keys, since=since_at, until=until_at, everybody=everybody),
+    )
+    if output == "csv":
+        _write_csv(report, keys)
+    elif output != "table":
+        show_data(report, output)
+    else:
+        rows = [*report.rows, report.total] if len(report.rows) > 1 else list(report.rows)
+        show_rows(
+            rows, _columns(keys, report.total), "table", empty=f"nothing was used by {plain(report.whose)}"
+        )
+
+
+def _keys(text: str) -> tuple[Key, ...]:
+    known: dict[str, Key] = {key: key for key in KEYS}
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or (unknown := [word for word in words if word not in known]):
+        what = f"cannot group by {unknown[0]!r}" if words else "names nothing"
+        raise Invalid(what, field="--by", remedy=f"write one or more of {', '.join(KEYS)}")
+    return tuple(known[word] for word in words)
+
+
+def _write_csv(report: UsageReport, keys: tuple[Key, ...]) -> None:
+    """Without a total: whoever adds the rows up has it."""
+    names = [*keys, *(name for name in UsageRow.__struct_fields__ if name not in KEYS)]
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(names)
+    for row in report.rows:
+        values = msgspec.structs.asdict(row)
+        out.writerow([plain(values[name]) if name in KEYS else values[name] for name in names])
+
+
+def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], ...]:
+    def named(key: Key) -> Column[UsageRow]:
+        first = key == keys[0]
+        return Column(
+            key.upper(),
+            lambda row: (
+                TOTAL if row is total and first else "" if row is total else getattr(row, key) or NONE
+            ),
+        )
+
+    return (
+        *(named(key) for key in keys),
+        Column("GPU-H", lambda row: f"{row.gpu_s / 3600:,.2f}", right=True),
+        Column("RENTED GPU-H", lambda row: f"{row.rented_gpu_s / 3600:,.2f}", right=True, least=110),
+        Column("OWNED USD", lambda row: f"{row.owned_usd:,.2f}", right=True, least=80),
+        Column("RENTED USD", lambda row: f"{row.rented_usd:,.2f}", right=True, least=80),
+        Column("DATA USD", lambda row: f"{row.data_usd:,.2f}", right=True, least=120),
+        Column("USD", lambda row: f"{row.usd:,.2f}", right=True),
+        Column("JOBS", lambda row: str(row.jobs), right=True),
+        Column("SUCCEEDED", lambda row: str(row.succeeded), right=True, least=100),
+        Column("WAITED", lambda row: duration(row.wait_s), right=True),
+        Column("LONGEST", lambda row: duration(row.longest_wait_s), right=True, least=120),
+        Column("DEADLINES", _deadlines, right=True),
+    )
+
+
+def _deadlines(row: UsageRow) -> str:
+    return f"{row.deadlines_met} of {row.deadlines} met" if row.deadlines else NONE

@@ -1,0 +1,53 @@
+"""GET /v1/usage: GPU time, money, waits and deadlines, by whatever people ask for."""
+
+from typing import Literal
+
+import msgspec
+
+Key = Literal["user", "team", "queue", "site", "model", "month"]
+KEYS: tuple[Key, ...] = ("user", "team", "queue", "site", "model", "month")
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one group has had. Of `user` to `month` those are filled by which it was asked. Money is in whole cents: rows add up to the total.
+
+    GPU time and money are of the ledger; jobs, waits and deadlines are of the jobs on record that have ended in that time.
+    """
+
+    user: str = ""
+    team: str = ""
+    queue: str = ""
+    site: str = ""
+    model: str = ""
+    month: str = ""
+    """Such as 2026-11, in UTC."""
+    gpu_s: float = 0.0
+    """GPU-seconds, owned and rented."""
+    rented_gpu_s: float = 0.0
+    owned_usd: float = 0.0
+    """GPU time on owned capacity, at its site's `price_per_gpu_hour`."""
+    rented_usd: float = 0.0
+    data_usd: float = 0.0
+    """Data that was moved."""
+    usd: float = 0.0
+    """All of it."""
+    jobs: int = 0
+    succeeded: int = 0
+    wait_s: float | None = None
+    """From submission to the start, on average over those that have started."""
+    longest_wait_s: float | None = None
+    deadlines: int = 0
+    """Jobs that had one,"""
+    deadlines_met: int = 0
+    """and those that were done by then."""
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows, by their keys; and all of them together."""
+
+    whose: str
+    """Whose use it counts, in words."""
+    since: float
+    until: float
+    rows: tuple[UsageRow, ...]
+    total: UsageRow
