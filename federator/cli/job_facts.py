@@ -49,8 +49,11 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("deadline", when_exactly(job.deadline_at, now)),
         ("limits", _limits(job)),
         ("spent", _spent(job)),
-        ("after", ", ".join(job.after)),
-        ("array", job.array or ""),
+        ("after", ", ".join(name if how == "ok" else f"{name} ({how})" for name, how in job.follows())),
+        (
+            "array",
+            f"{job.array}{f', {job.at_once} tasks at once' if job.at_once else ''}" if job.array else "",
+        ),
         ("series", detail.series),
         ("labels", labels(spec.labels)),
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),

@@ -4,6 +4,7 @@ The two are apart on purpose. Thousands of jobs of an array share one spec; plan
 command, environment or secrets; and what may be changed while a job lives (`federator update`) is in the record, not the spec.
 """
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -226,6 +227,29 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (self.checkpoint or Checkpoint()).grace_s
 
 
+class Follows(StrEnum):
+    """What a job that must be followed has to come to."""
+
+    OK = "ok"
+    """It succeeds; of an array, all its tasks."""
+    FAILED = "failed"
+    """It ends, and not in success; of an array, all tasks end, and one at least not in success."""
+    ANY = "any"
+    """It ends, however."""
+    EACH = "each"
+    """Of two arrays: the task with the same index succeeds."""
+
+    def met(self, jobs: Sequence["Job"]) -> bool | None:
+        """Whether these have come to it; None while they still may."""
+        failed = any(job.terminal and job.status is not JobStatus.SUCCEEDED for job in jobs)
+        ended = all(job.terminal for job in jobs)
+        if self in (Follows.OK, Follows.EACH):
+            return False if failed else True if ended else None
+        if not ended:
+            return None
+        return self is Follows.ANY or failed
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """How a job ended. `missed_deadline` is beside the outcome: late is not failed."""
 
@@ -275,7 +299,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The series of its owner's that it is a run of."""
     due_at: float | None = None
     """When that run was due."""
+    at_once: int | None = None
+    """So many tasks of its array may run at once."""
     after: tuple[str, ...] = ()
+    """Ids of the jobs and arrays that it must follow."""
+    after_how: tuple[Follows, ...] = ()
+    """What each of those must come to; empty: all of them to success."""
     client_id: str | None = None
     placement: str | None = None
     epoch: int = 0
@@ -317,6 +346,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def label(self) -> str:
         """What people are told of it by: a task of an array with its index."""
         return label_of(self.name, self.array_index)
+
+    def follows(self) -> Iterator[tuple[str, Follows]]:
+        """What it must follow, and what that must come to."""
+        yield from zip(self.after, self.after_how or (Follows.OK,) * len(self.after), strict=True)
 
     @property
     def kin(self) -> str:

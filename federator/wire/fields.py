@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import TypeVar
 
-from federator.kernel.errors import Invalid, NotSupported
+from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_bytes, parse_usd
 from federator.wire.nearest import nearest
 
@@ -256,15 +256,22 @@ def moment_at(value: object, path: str, *, now: float) -> float:
     return instant_at(written, path, now=now)
 
 
+def array(value: object, path: str) -> tuple[tuple[int, ...], int | None]:
+    """Indices, and how many tasks may run at once where it is said, as in `0-99%4`."""
+    if not isinstance(value, str) or "%" not in value:
+        return indices(value, path), None
+    spans, _, most = text(value, path, limit=10_000).rpartition("%")
+    if not re.fullmatch(r"[1-9]\d{0,6}", most.strip()):
+        remedy = "write how many tasks may run at once after it, as in 0-99%4"
+        raise Invalid(f"{most[:80]!r} is not a number of tasks", field=path, remedy=remedy)
+    return indices(spans, path), int(most)
+
+
 def indices(value: object, path: str) -> tuple[int, ...]:
     """`0-99`, `0-9,20`, every fifth of `0-99:5`, or one index, in growing order."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(whole(value, path, low=0, high=MAX_ARRAY_INDEX))
     written = text(value, path, limit=10_000)
-    if "%" in written:
-        raise NotSupported(
-            "a limit on concurrent tasks (%) is not supported yet", field=path, remedy="leave the % out"
-        )
     spans = [_span(part.strip(), path) for part in written.split(",")]
     tasks = sum(len(span) for span in spans)
     if tasks > MAX_ARRAY_TASKS:

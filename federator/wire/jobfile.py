@@ -14,9 +14,10 @@ import msgspec
 from federator.kernel.errors import FederatorError, Invalid, NotSupported
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import APART, Checkpoint, JobSpec, PlacementConstraints, Retry
+from federator.model.jobs import APART, Checkpoint, Follows, JobSpec, PlacementConstraints, Retry
 from federator.wire import fields
 from federator.wire.accelerators import read_model
+from federator.wire.after import read_after
 from federator.wire.every import Repeated, read_every
 from federator.wire.faults import with_line
 from federator.wire.forms import Asked, read_asked
@@ -83,8 +84,12 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_cost_usd: float | None = None
     max_duration_s: float | None = None
     after: tuple[str, ...] = ()
+    after_how: tuple[Follows, ...] = ()
+    """What each of those must come to; empty: all of them to success."""
     array: tuple[int, ...] = ()
     """Indices in growing order; empty: not an array."""
+    at_once: int | None = None
+    """So many tasks of the array may run at once."""
     client_id: str | None = None
     repeated: Repeated | None = None
     """It is submitted again and again: this is what its first run asks for."""
@@ -126,6 +131,8 @@ def read_job(document: object, *, now: float) -> JobRequest:
             remedy="raise max_duration",
         )
     must = given.get("value") == "must"
+    after, after_how = read_after(given.get("after", ()), "$.after")
+    array, at_once = fields.array(given["array"], "$.array") if "array" in given else ((), None)
     return JobRequest(
         spec=spec,
         queue=fields.queue(given["queue"], "$.queue") if "queue" in given else None,
@@ -138,8 +145,10 @@ def read_job(document: object, *, now: float) -> JobRequest:
         must=must,
         max_cost_usd=fields.money_usd(given["max_cost"], "$.max_cost") if "max_cost" in given else None,
         max_duration_s=max_duration_s,
-        after=fields.words(given.get("after", ()), "$.after", fields.name_or_id),
-        array=fields.indices(given["array"], "$.array") if "array" in given else (),
+        after=after,
+        after_how=after_how,
+        array=array,
+        at_once=at_once,
         client_id=fields.text(given["client_id"], "$.client_id", limit=200) if "client_id" in given else None,
         repeated=read_every(given, now=now),
         notes=(asked.left_out,) if asked.left_out else (),

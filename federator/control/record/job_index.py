@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 
-from federator.model.jobs import TERMINAL, Job, JobStatus
+from federator.model.jobs import TERMINAL, Follows, Job, JobStatus
 
 CellKey = tuple[str, str, JobStatus, str]
 """Owner, queue, status, team."""
+AT_REST = TERMINAL | {JobStatus.PENDING, JobStatus.HELD}
 NEWEST = 100
 """Jobs of one name and owner among which one is looked for that is shown to somebody."""
 
@@ -27,6 +28,8 @@ class JobIndex:
         """Ids by name and owner."""
         self._specs: dict[str, list[str]] = {}
         """Ids by the hash of their spec."""
+        self._tasks: dict[str, dict[JobStatus, list[str]]] = {}
+        """Ids of the tasks of each array, by status."""
         self._followers: dict[str, set[str]] = {}
         """Open jobs by the names (of jobs or arrays) that they must follow."""
         self.unsettled: set[str] = set()
@@ -42,6 +45,10 @@ class JobIndex:
         elif cell_of(former) != cell:
             self._leave(former)
             _insert(self._cells.setdefault(cell, []), job.id)
+        if job.array is not None and (former is None or former.status is not job.status):
+            if former is not None:
+                self._leave_array(former)
+            _insert(self._tasks.setdefault(job.array, {}).setdefault(job.status, []), job.id)
         for name in job.after:
             if job.terminal:
                 self._unfollow(name, job.id)
@@ -49,12 +56,14 @@ class JobIndex:
                 self._followers.setdefault(name, set()).add(job.id)
         if former is None and job.after:
             self.unsettled.add(job.id)
-        if job.terminal and job.status is not JobStatus.SUCCEEDED:
-            self.unsettled |= self.followers(job)
+        if job.terminal:
+            self.unsettled |= self._unsettled_by(job)
 
     def drop(self, job: Job) -> None:
         """The job is on record no more."""
         self._leave(job)
+        if job.array is not None:
+            self._leave_array(job)
         owners = self._names[job.name]
         _remove(owners[job.owner], job.id)
         if not owners[job.owner]:
@@ -135,6 +144,46 @@ class JobIndex:
     def followers(self, job: Job) -> set[str]:
         """Open jobs that must follow this one, or the array that it is of."""
         return self._followers.get(job.id, set()) | self._followers.get(job.array or "", set())
+
+    def _unsettled_by(self, ended: Job) -> set[str]:
+        """Those of its followers that may never start now."""
+        followers = self.followers(ended)
+        if ended.status is not JobStatus.SUCCEEDED:
+            return followers
+        return {name for name in followers if Follows.FAILED in self._jobs[name].after_how}
+
+    # -- arrays -------------------------------------------------------------------------------------------------------
+
+    def task_counts(self, array: str) -> dict[JobStatus, int]:
+        """How many tasks of the array are in each status."""
+        return {status: len(ids) for status, ids in self._tasks.get(array, {}).items()}
+
+    def over_limit(self, job: Job) -> bool:
+        """Whether a task that waits may not start, because as many of its array as may run at once do, or come before it."""
+        if job.at_once is None or job.array is None:
+            return False
+        return bisect_left(self._waiting_tasks(job), job.id) >= self._room(job)
+
+    def near_limit(self, job: Job, changed: int) -> list[str]:
+        """Tasks of which `over_limit` may be another once so many tasks of its array have changed."""
+        room = self._room(job)
+        return self._waiting_tasks(job)[max(0, room - changed) : max(0, room) + changed]
+
+    def _waiting_tasks(self, job: Job) -> list[str]:
+        return self._tasks.get(job.array or "", {}).get(JobStatus.PENDING, [])
+
+    def _room(self, job: Job) -> int:
+        """How many more tasks of its array may start."""
+        counts = self.task_counts(job.array or "")
+        return (job.at_once or 0) - sum(count for status, count in counts.items() if status not in AT_REST)
+
+    def _leave_array(self, job: Job) -> None:
+        tasks = self._tasks[job.array or ""]
+        _remove(tasks[job.status], job.id)
+        if not tasks[job.status]:
+            del tasks[job.status]
+        if not tasks:
+            del self._tasks[job.array or ""]
 
     # -- pages --------------------------------------------------------------------------------------------------------
 

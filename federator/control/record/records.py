@@ -23,7 +23,7 @@ from federator.kernel.errors import Bug, NotFound, StoreConflict
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import BlobOwner, JoinToken, Token
-from federator.model.jobs import Job, JobSpec
+from federator.model.jobs import Follows, Job, JobSpec
 from federator.model.ledger import LedgerState, Seal
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
@@ -281,9 +281,14 @@ class Records:
 
     def followed(self, job: Job) -> Iterator[Job]:
         """The jobs that this one must follow, as far as their records live; of an array, all its tasks."""
-        for name in job.after:
+        for before, _ in self.predecessors(job):
+            yield from before
+
+    def predecessors(self, job: Job) -> Iterator[tuple[list[Job], Follows]]:
+        """The same one by one, with what each must come to."""
+        for name, how in job.follows():
             before = self.jobs.get(name)
-            yield from (before,) if before is not None else self.arrays.get(name, {}).values()
+            yield [before] if before is not None else list(self.arrays.get(name, {}).values()), how
 
     def may_run(self, placement: Placement) -> bool:
         """Whether anything of the placement may run: not while it is only reserved, nor before its lease's agent has joined."""

@@ -87,10 +87,11 @@ class Recorded:
     def _job(self, job: Job, span: Span, now: float) -> RecordedJob | None:
         spec = self._records.spec(job.spec_hash)
         before = list(self._records.followed(job))
+        unmet = any(not how.met(each) for each, how in self._records.predecessors(job))
         run = self._run(job, spec, span, now)
         if spec.resources.gpus.share_milli:  # simulations know whole GPUs only
             return None
-        if run is None or any(each.status is not JobStatus.SUCCEEDED for each in before):
+        if run is None or unmet:
             return None
         gpus, where = spec.resources.gpus, spec.placement
         return RecordedJob(

@@ -9,13 +9,14 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from federator.control.governing.visibility import ANOTHERS, Sight, Visibility, told_of
+from federator.control.governing.visibility import ANOTHERS, Sight, Visibility
 from federator.control.record.records import Records
 from federator.control.record.scribe import Scribe
 from federator.control.reports.inventory import Inventory
 from federator.control.showing.burst_rows import burst_status
 from federator.control.showing.expectations import Expectations
 from federator.control.showing.explanations import Explainer
+from federator.control.showing.keeping_back import keeps_back
 from federator.control.showing.listing import Wanted, listed, named, selected
 from federator.control.showing.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
 from federator.control.submitting.series import SeriesDesk
@@ -346,10 +347,8 @@ class Views:
         """What the newest plan says of a job that waits."""
         if job.status is not JobStatus.PENDING:
             return None
-        before = [b for b in self._records.followed(job) if not b.terminal]
-        if before:
-            names = ", ".join(dict.fromkeys(told_of(job, b) for b in before))
-            return Waiting(job=job.id, kind="later", because=f"waits for {names} to succeed")
+        if because := keeps_back(self._records, job):
+            return Waiting(job=job.id, kind="later", because=because)
         found = self._explainer.waiting(job.id)
         if found is not None and job.refusals:  # the plan knows that it was refused, and not why
             found = msgspec.structs.replace(

@@ -22,7 +22,7 @@ from federator.control.submitting.intake_checks import Claim, check_limits, clai
 from federator.control.upkeep.retention import Retention
 from federator.kernel.errors import ClientIdReused, Invalid
 from federator.model.identity import Caller
-from federator.model.jobs import Job, JobSpec, JobStatus
+from federator.model.jobs import Follows, Job, JobSpec, JobStatus
 from federator.ports import Blobs
 from federator.settings import LimitSettings
 from federator.wire.http import Submitted
@@ -119,7 +119,9 @@ class Acceptance:
             max_duration_s=request.max_duration_s
             if request.max_duration_s is not None
             else terms.max_duration_s,
+            at_once=request.at_once,
             after=tuple(self._predecessor(caller, name) for name in request.after),
+            after_how=request.after_how,
         )
 
     def _may_use(self, caller: Caller, digest: str) -> bool:
@@ -154,6 +156,7 @@ class Acceptance:
         job = msgspec.structs.replace(job, client_id=client_id)
         ids = first.jobs if first else self._new_ids(job, request.array)
         tasks = _unwritten(self._records, job, request.array, ids)
+        tasks = self._one_by_one(tasks) if Follows.EACH in job.after_how else tasks
         who = f"user:{caller.name}"
         self._scribe.act(changes, who, f"submit {job.name}", job=ids[0], queue=job.queue, owner=job.owner)
         if client_id is not None and first is None:
@@ -181,6 +184,34 @@ class Acceptance:
                 remedy="use a new client id",
             )
         return first
+
+    def _one_by_one(self, tasks: Sequence[Job]) -> tuple[Job, ...]:
+        """The same, where a task follows the task with its index of an array. Raises `Invalid` where there is none."""
+        arrays = {name for name, how in tasks[0].follows() if how is Follows.EACH} if tasks else set()
+        found = {
+            (array, task.array_index): task.id
+            for array in arrays
+            for task in self._records.arrays.get(array, {}).values()
+        }
+
+        def of(task: Job, name: str, how: Follows) -> str:
+            if how is not Follows.EACH:
+                return name
+            if task.array_index is None or (name, task.array_index) not in found:
+                lacks = (
+                    "the job is no array"
+                    if task.array_index is None
+                    else f"there is no task {task.array_index}"
+                )
+                raise Invalid(
+                    lacks, field="$.after.each", remedy="name an array that has all indices of this one"
+                )
+            return found[name, task.array_index]
+
+        return tuple(
+            msgspec.structs.replace(task, after=tuple(of(task, *each) for each in task.follows()))
+            for task in tasks
+        )
 
     def _predecessor(self, caller: Caller, name: str) -> str:
         """A job or array by its id, or the caller's newest of that name: an array's task stands for the whole array."""

@@ -1,4 +1,4 @@
-"""Jobs that must follow others: a job whose predecessor did not succeed will never start, and is told so at once."""
+"""Jobs that must follow others: one that will never start, because of what a predecessor has come to, is told so at once and ended."""
 
 from federator.control.governing.visibility import told_of
 from federator.control.record.batches import write_each
@@ -9,13 +9,21 @@ from federator.model.lifecycle import allows
 
 
 async def settle_dependents(records: Records, scribe: Scribe) -> None:
-    """Fail every waiting job one of whose predecessors has ended without success; those that follow it are next, until none is left."""
+    """End every waiting job that may never start; those that follow it are next, until none is left.
+
+    One of whose predecessors has failed fails, too. One that was to start only if another fails is cancelled: nothing went wrong.
+    """
     index = records.index
 
     def settle(changes: Changes, name: str) -> None:
         job = records.open_jobs.get(name)
         broken = _broken(records, job) if job is not None else None
         if job is None or broken is None or not allows(job.status, "dependency-failed"):
+            return
+        if broken.status is JobStatus.SUCCEEDED:
+            because = f"not needed: it was to start if {told_of(job, broken)} failed, and that has succeeded"
+            outcome = Outcome(TerminalReason.CANCELLED, because)
+            scribe.job(changes, job, "cancel", because, outcome=outcome)
             return
         because = f"it must follow {told_of(job, broken)}, which is {broken.status}"
         outcome = Outcome(TerminalReason.DEPENDENCY_FAILED, because)
@@ -35,5 +43,11 @@ def _is_broken(records: Records, name: str) -> bool:
 
 
 def _broken(records: Records, job: Job) -> Job | None:
-    ended = (before for before in records.followed(job) if before.terminal)
-    return next((before for before in ended if before.status is not JobStatus.SUCCEEDED), None)
+    """The predecessor because of which it may never start: one that has not succeeded before one that has."""
+    for before, how in records.predecessors(job):
+        if before and how.met(before) is False:
+            return next(
+                (each for each in before if each.terminal and each.status is not JobStatus.SUCCEEDED),
+                before[0],
+            )
+    return None

@@ -99,10 +99,12 @@ class JobViews:
         return bounded(view, self._authority.now.said(view.queue).max_wait_s, now)
 
     def eligible(self, job: Job) -> bool:
-        """Whether a plan may start it: it waits, is not set aside, and all that it must follow has succeeded."""
+        """Whether a plan may start it: it waits, is not set aside, all that it must follow has come to what it must, and not too many tasks of its array run."""
         if job.status is not JobStatus.PENDING or (self._aside and self._aside.of(job)):
             return False
-        return all(before.status is JobStatus.SUCCEEDED for before in self._records.followed(job))
+        if self._records.index.over_limit(job):
+            return False
+        return all(how.met(before) for before, how in self._records.predecessors(job))
 
     def of(self, job: Job) -> JobView:
         """A job on record."""

@@ -257,7 +257,8 @@ class Retention:
         needed |= jobs_with_counted_moves(self._records, self._clock.now())
         for group in groups.values():
             if all(
-                job.terminal and (job.finished_at or 0.0) < before and job.id not in needed for job in group
+                job.terminal and (job.finished_at or 0.0) < before and needed.isdisjoint((job.id, job.array))
+                for job in group
             ):
                 yield group
 

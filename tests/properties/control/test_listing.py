@@ -1,6 +1,7 @@
 """Lists from the index are those that looking at every job would give, whatever has been written and dropped before."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +167,8 @@ def test_counts_and_the_newest_of_a_name_are_those_of_a_full_look(
     assert all(index.counts()[status] == sum(j.status is status for j in jobs) for status in index.counts())
     assert index.open_queues() == {job.queue for job in jobs if job.status not in TERMINAL}
     assert sum(index.pending_by_queue().values()) == sum(job.status is JobStatus.PENDING for job in jobs)
+    tasks = Counter(job.status for job in jobs if job.array == "arr")
+    assert index.task_counts("arr") == tasks
     oldest = sorted(jobs, key=lambda job: (job.terminal, job.id))[:limit]
     assert index.oldest(limit, lambda _cell: True) == [job.id for job in oldest]
 

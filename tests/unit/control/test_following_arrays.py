@@ -1,7 +1,10 @@
-"""Jobs that follow an array follow all of it."""
+"""Jobs that follow others: all of an array, a task of it each, or what fails."""
 
-from federator.model.jobs import JobStatus
-from tests.support.dispatch import make_world
+import pytest
+
+from federator.kernel.errors import Invalid
+from federator.model.jobs import JobStatus, TerminalReason
+from tests.support.dispatch import ADA, World, make_world
 
 
 async def test_a_job_that_follows_an_array_waits_for_all_its_tasks() -> None:
@@ -32,3 +35,92 @@ async def test_one_failed_task_fails_what_follows_the_array() -> None:
     await world.sites["lab"].finish(tasks[0], exit_code=1)
     await world.turn()
     assert world.job(job).status is JobStatus.FAILED
+
+
+@pytest.fixture
+async def world() -> World:
+    world = await make_world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    return world
+
+
+async def test_what_follows_any_end_starts_after_a_failure_too(world: World) -> None:
+    first = await world.submit(name="train")
+    after = await world.submit(name="report", after={"any": "train"})
+    await world.turn()
+    assert world.core.views.row(world.job(after)).because == "waits for train to end"
+    await world.sites["lab"].finish(first, exit_code=1)
+    await world.turn()
+    assert world.job(after).status is JobStatus.RUNNING
+
+
+async def test_what_follows_a_failure_starts_after_one_and_is_not_needed_after_success(world: World) -> None:
+    good, bad = await world.submit(name="good"), await world.submit(name="bad")
+    idle = await world.submit(name="mend-good", after={"failed": [good]})
+    mend = await world.submit(name="mend-bad", after={"failed": [bad]})
+    await world.turn()
+    await world.sites["lab"].finish(good)
+    await world.sites["lab"].finish(bad, exit_code=1)
+    await world.turn()
+    assert world.job(mend).status is JobStatus.RUNNING
+    ended = world.job(idle)
+    assert (ended.status, ended.outcome and ended.outcome.reason) == (
+        JobStatus.CANCELLED,
+        TerminalReason.CANCELLED,
+    )
+    assert ended.because.startswith("not needed: it was to start if good")
+
+
+async def test_a_failed_task_of_an_array_is_followed_once_all_have_ended(world: World) -> None:
+    tasks = (await world.submit_all(name="sweep", array="0-2")).jobs
+    mend = await world.submit(name="mend", after={"failed": "sweep"})
+    await world.turn()
+    await world.sites["lab"].finish(tasks[0], exit_code=1)
+    await world.sites["lab"].finish(tasks[1])
+    await world.turn()
+    assert world.job(mend).status is JobStatus.PENDING
+    await world.sites["lab"].finish(tasks[2])
+    await world.turn()
+    assert world.job(mend).status is JobStatus.RUNNING
+
+
+async def test_each_task_follows_the_task_with_its_index(world: World) -> None:
+    before = (await world.submit_all(name="prepare", array="0-2", resources={"gpus": 1})).jobs
+    after = (await world.submit_all(name="train", array="0,2", after={"each": "prepare"})).jobs
+    await world.turn()
+    await world.sites["lab"].finish(before[2])
+    await world.sites["lab"].finish(before[0], exit_code=1)
+    await world.turn()
+    assert world.job(after[0]).status is JobStatus.FAILED
+    assert world.job(after[1]).status is JobStatus.RUNNING
+    with pytest.raises(Invalid, match="no task 3"):
+        await world.submit(name="more", after={"each": "prepare"}, array="0-3")
+    with pytest.raises(Invalid, match="no array"):
+        await world.submit(name="more", after={"each": "prepare"})
+
+
+async def test_only_so_many_tasks_of_an_array_run_at_once(world: World) -> None:
+    tasks = (await world.submit_all(name="sweep", array="0-5%2", resources={"gpus": 1})).jobs
+    await world.submit(name="other", resources={"gpus": 1})
+
+    def running() -> list[int]:
+        return [n for n, task in enumerate(tasks) if world.job(task).status is JobStatus.RUNNING]
+
+    await world.turn()
+    assert running() == [0, 1]
+    why = world.core.views.row(world.job(tasks[2])).because
+    assert why == "at most 2 tasks of sweep run at once (array: …%2)"
+    await world.sites["lab"].finish(tasks[0])
+    await world.turn()
+    assert running() == [1, 2]
+    await world.core.intake.act(ADA, "hold", tasks[3:5])
+    await world.sites["lab"].finish(tasks[1])
+    await world.turn()
+    assert running() == [2, 5], "tasks that are held take no turn"
+    await world.core.intake.act(ADA, "release", tasks[3:5])
+    await world.turn()
+    assert running() == [2, 5], "a task that is let go waits for those that run"
+    await world.core.intake.cancel(ADA, tasks[5])
+    await world.turn()
+    await world.turn()
+    assert running() == [2, 3]
