@@ -3,15 +3,18 @@
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
+
 from federator.model import events as module
 from federator.model import lifecycle
 from federator.model.plans import ProposalKind
-from tools.record_docs import Record, one_line, page, records
+from federator.wire.schema import record_schema
+from tools.record_docs import fields, one_line, page, table
 
 CONTROL = Path(__file__).resolve().parent.parent / "federator" / "control"
 BESIDE: dict[str, str] = {
@@ -23,12 +26,10 @@ BESIDE: dict[str, str] = {
     "series": "What the series that it is a run of did, or could not do.",
 }
 """Kinds that are written beside the lifecycle, each by a literal in federator/control."""
-TYPES = {"str": "text", "float": "number, seconds since the epoch", "Reason | None": "see [reasons](reasons.md#kinds-of-reasons)", "AlertKind": "one of the kinds above"}  # fmt: skip
 
 
-def events(record_table: Callable[[Record, Mapping[str, str]], str]) -> str:
+def events() -> str:
     """Events of jobs, and alerts: kinds and fields."""
-    known = records(module)
     return page([
         "# Events and alerts",
         (
@@ -36,19 +37,19 @@ def events(record_table: Callable[[Record, Mapping[str, str]], str]) -> str:
             "`?follow=false` (of one job). `federator show JOB` prints the timeline."
         ),
         "## An event",
-        record_table(known["Event"], TYPES),
+        _fields(module.Event),
         "## Kinds of events",
         "Those of the [lifecycle of a job](lifecycles.md#job), and some beside it.",
-        _table(("kind", "what happened"), _kinds()),
+        table(("kind", "what happened"), _kinds()),
         "## Kinds of alerts",
         (
             "An alert is an event of its kind (on the timeline of its job where it has one), a line of the ledger, a log line, the metric `federator_alerts_total`, and what "
             "`alerts.webhook` of the [settings](settings.md) is sent."
         ),
-        _table(("kind", "what it is about"), _members(module.AlertKind)),
+        table(("kind", "what it is about"), _members(module.AlertKind)),
         "## An alert, as the webhook is sent it",
         "A JSON object with these fields and `federation`, the federation's name. Fields that do not apply are left out.",
-        record_table(known["Alert"], TYPES),
+        _fields(module.Alert),
     ])  # fmt: skip
 
 
@@ -91,6 +92,7 @@ def _members(kind: type[StrEnum]) -> list[tuple[str, str]]:
     return found
 
 
-def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]] | list[tuple[str, str]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def _fields(record: type[msgspec.Struct]) -> str:
+    return fields(
+        record_schema(record), record.__name__, lambda _: "see [reasons](reasons.md#kinds-of-reasons)"
+    )

@@ -4,19 +4,19 @@
 say, the meaning of each key of a job file, is in tools/written_fields.py and held to the keys that the code reads.
 """
 
+import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
-
 from federator.cli.schema import SCHEMAS, File
-from tools import event_docs, policy_docs, solver_docs, variable_docs, written_fields
-from tools.record_docs import Field, Record, one_line, page, records
+from federator.wire.schema import record_schema
+from tools import event_docs, solver_docs, variable_docs, written_fields
+from tools.record_docs import one_line, page, sections, table
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -60,40 +60,31 @@ def _diagram(edges: Mapping[tuple[StrEnum, str], Any]) -> str:
 
 def settings() -> str:
     """Every setting of the dispatcher, by topic."""
-    from federator import settings as module
-
-    known = records(module)
-    top = known["Settings"]
-    nested = {f"{each.name}": known[each.annotation] for each in top.fields if each.annotation in known}
-    text = [
+    return page([
         "# Settings of the dispatcher",
         (
             "`federator serve --config FILE` reads a YAML file with these keys; whatever it leaves out has the default. "
             "[Variables](environment.md#what-the-dispatcher-reads) override the file, and options override both. "
             "The agent's own file is described in [site-file.md](site-file.md)."
         ),
-        record_table(top, known, leave_out=nested),
-    ]
-    for key, record in nested.items():
-        text += [f"## `{key}`", record.doc, record_table(record, known)]
-    provider = known["ProviderSettings"]
-    return page([*text, "## One of `providers`", provider.doc, record_table(provider, known)])
+        *sections(SCHEMAS["settings"]()),
+    ])  # fmt: skip
 
 
 def job_file() -> str:
     """The job file, key by key."""
-    from federator.wire import jobfile
+    from federator.wire.jobfile import JobFile
 
-    written_fields.check("JOB_FILE", written_fields.JOB_FILE, jobfile.KNOWN)
     moved = table(
         ("written", "here it is"),
-        ((f"`{old}`", f"`{new}`") for old, new in sorted(jobfile.ELSEWHERE.items())),
+        ((f"`{old}`", f"`{new}`") for old, new in sorted(JobFile.elsewhere.items())),
     )
     return page([
         "# The job file",
         "YAML 1.2, for `federator submit -f`, `federator preview -f` and `POST /v1/jobs`. A file that holds only `run:` works.",
         "```yaml\nrun: python train.py\n```",
-        *written("Keys", written_fields.JOB_FILE, written_fields.JOB_FILE_PARTS),
+        "## Keys",
+        *sections(SCHEMAS["job"]()),
         "Durations carry a unit (`90s`, `1h30m`, `2d`), and so do sizes (`256GiB`, `80GB`).",
         "## Not supported yet",
         ("Nodes apart (`together: spread`) with parts of GPUs. "
@@ -132,7 +123,23 @@ def site_file() -> str:
 
 def policies() -> str:
     """The kinds of policies, record by record."""
-    return policy_docs.policies(record_table)
+    from federator_policies.documents import KINDS
+
+    text = [
+        "# Policies",
+        (
+            "YAML documents with `apiVersion: federator/v1`, `kind`, `metadata: {name}` and `spec`, applied as one set. "
+            "`policies/examples` has commented sets to start from."
+        ),
+    ]
+    for name, kind in KINDS.items():
+        about = (importlib.import_module(type(kind).__module__).__doc__ or "").partition(":")[2]
+        text += [
+            f"## {name}",
+            one_line(about.split("\n\n")[0]).strip().capitalize(),
+            *sections(record_schema(kind.spec), "###", f"{name}: "),
+        ]
+    return page(text)
 
 
 def reasons() -> str:
@@ -172,13 +179,11 @@ def reasons() -> str:
 
 def _kinds() -> Iterator[tuple[str, str, str]]:
     """All reasons, with what they are about."""
-    from federator.model import reasons, rejections
+    from federator.model import reasons
 
-    told = records(reasons) | records(rejections)
     for kind in get_args(reasons.Reason):
-        record = told[kind.__name__]
-        parameters = ", ".join(f"`{field.name}`" for field in record.fields)
-        yield f"`{kind.__struct_config__.tag}`", parameters, record.doc
+        parameters = ", ".join(f"`{name}`" for name in kind.__annotations__)
+        yield f"`{kind.__struct_config__.tag}`", parameters, one_line(kind.__doc__ or "")
 
 
 def metrics() -> str:
@@ -221,16 +226,6 @@ def openapi() -> str:
     from federator.api.routes import ROUTES
 
     return json.dumps(description(ROUTES), indent=1, default=str, sort_keys=True) + "\n"
-
-
-def events() -> str:
-    """Events of jobs, and alerts: kinds and fields."""
-
-    def fields(record: Record, types: Mapping[str, str]) -> str:
-        rows = ((f"`{each.name}`", types[each.annotation], each.doc) for each in record.fields)
-        return table(("field", "what it holds", "meaning"), rows)
-
-    return event_docs.events(fields)
 
 
 def errors() -> str:
@@ -314,7 +309,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "openapi.json": openapi,
     "errors.md": errors,
     "exit-codes.md": exit_codes,
-    "events.md": events,
+    "events.md": event_docs.events,
     "metrics.md": metrics,
     "environment.md": variable_docs.environment,
     "reasons.md": reasons,
@@ -329,64 +324,6 @@ def index() -> str:
     return page(
         ["# Reference", "Written from the code, and checked against it by `make lint`.", "\n".join(entries)]
     )
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table of Markdown."""
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def record_table(record: Record, known: Mapping[str, Record], leave_out: Collection[str] = ()) -> str:
-    """The fields of a record but those of `leave_out`. A field without words of its own has those of its record, if `known`."""
-    rows = []
-    for each in record.fields:
-        inner = known.get(each.annotation.removesuffix(" | None"))
-        says = each.doc or (inner.doc if inner else "")
-        if not says:
-            raise SystemExit(f"{record.name}.{each.name} has no words: write a docstring below it")
-        if each.name not in leave_out:
-            rows.append((f"`{each.name}`", plain_type(each.annotation), plain_default(each), says))
-    return table(("key", "written", "left out", "meaning"), rows)
-
-
-def plain_type(annotation: str) -> str:
-    """A type in the words of someone who writes YAML."""
-    annotation = re.sub(r"Annotated\[([\w.]+), .*?\)\]", r"\1", annotation).replace(" | None", "")
-    if choices := re.findall(r"'([^']*)'", annotation):
-        many = annotation.startswith("tuple")
-        return f"{'some' if many else 'one'} of {', '.join(f'`{each}`' for each in choices)}"
-    return TYPES.get(annotation, f"see {annotation}")
-
-
-TYPES = {
-    "str": "text",
-    "int": "whole number",
-    "Count": "whole number",
-    "float": "number",
-    "float | str": "USD",
-    "Money": "USD",
-    "Usd": "USD",
-    "bool": "`true` or `false`",
-    "bool | Data": "`true`, `false`, or see Data",
-    "tuple[int | str, ...]": "list of percentages",
-    "tuple[str, ...]": "list of texts",
-    "tuple[Day, ...]": "list of days, `mon` to `sun`",
-    "dict[str, str]": "mapping of texts",
-    "dict[str, object]": "mapping",
-    "dict[str, ProviderSettings]": "mapping of names to the below",
-}
-
-
-def plain_default(field: Field) -> str:
-    """What holds when a key is left out."""
-    if field.required:
-        return "needed"
-    if field.default is None or isinstance(field.default, msgspec.Struct) or field.default in ((), {}):
-        return "–"
-    if isinstance(field.default, tuple):
-        return ", ".join(f"`{each}`" for each in field.default)
-    return f"`{json.dumps(field.default).strip(chr(34))}`"
 
 
 def written(

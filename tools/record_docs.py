@@ -1,48 +1,21 @@
-"""Records for readers: each field with the docstring below it, which Python itself forgets and only the source still has."""
+"""Pages of Markdown, and tables of the fields of records, from their JSON Schema: what editors are told and what the reference says is the same."""
 
-import ast
-import inspect
-from collections.abc import Iterable
-from types import ModuleType
-from typing import Any, NamedTuple
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
-import msgspec
+from federator.wire.schema import in_words
+from federator.wire.schema import one_line as plain_line
 
 NOTE = "<!-- Written by `make docs` from the code. Change the code, not this page. -->"
-
-
-class Field(NamedTuple):
-    """A field: the name by which it is written, its annotation as in the source, its default."""
-
-    name: str
-    annotation: str
-    required: bool
-    default: Any
-    doc: str
-
-
-class Record(NamedTuple):
-    """A class with its docstring and fields, in the order of its source."""
-
-    name: str
-    doc: str
-    fields: tuple[Field, ...]
-
-
-def records(module: ModuleType) -> dict[str, Record]:
-    """The msgspec structs of a module by name, in the order of its source."""
-    found = {}
-    for node in ast.parse(inspect.getsource(module)).body:
-        kind = getattr(module, node.name) if isinstance(node, ast.ClassDef) else None
-        if isinstance(node, ast.ClassDef) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            fields = tuple(_fields(node, kind))
-            found[node.name] = Record(node.name, one_line(ast.get_docstring(node) or ""), fields)
-    return found
+REFERENCE = r'"#/\$defs/([^"]+)"'
+Schema = dict[str, Any]
 
 
 def one_line(text: str) -> str:
     """Text as it can stand in a row of a table."""
-    return " ".join(text.split()).replace("|", "\\|")
+    return plain_line(text).replace("|", "\\|")
 
 
 def page(parts: Iterable[str]) -> str:
@@ -50,20 +23,70 @@ def page(parts: Iterable[str]) -> str:
     return "\n\n".join([NOTE, *parts]) + "\n"
 
 
-def _fields(node: ast.ClassDef, kind: type[msgspec.Struct]) -> list[Field]:
-    known = {each.name: each for each in msgspec.structs.fields(kind)}
-    found = []
-    for index, statement in enumerate(node.body):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            field = known[statement.target.id]
-            below = node.body[index + 1] if index + 1 < len(node.body) else None
-            default = field.default_factory() if callable(field.default_factory) else field.default
-            annotation = ast.unparse(statement.annotation)
-            found.append(Field(field.encode_name, annotation, field.required, default, _text(below)))
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def sections(schema: Schema, level: str = "##", of: str = "") -> list[str]:
+    """A table of the record that a schema is of; then a heading, words and a table for each record that it is made of, by where it is written. `of`: what stands before that."""
+    headings = {name: f"{of}`{path}`" for name, path in paths(schema).items()}
+
+    def see(name: str) -> str:
+        if name not in headings:
+            return "such a mapping"
+        return f"[{headings[name]}](#{re.sub(r'[^a-z0-9 _-]', '', headings[name].lower()).replace(' ', '-')})"
+
+    text = [fields(schema, _name(schema), see)]
+    for name, heading in headings.items():
+        text += [
+            f"{level} {heading}",
+            one_line(schema["$defs"][name]["description"]),
+            fields(schema, name, see),
+        ]
+    return text
+
+
+def paths(schema: Schema) -> dict[str, str]:
+    """Of each record that a schema's is made of, where it is first written; in the order in which they are met."""
+    found: dict[str, str] = {}
+
+    def look(name: str, path: str) -> None:
+        for key, field in schema["$defs"][name]["properties"].items():
+            for inner in re.findall(REFERENCE, json.dumps(field)):
+                if inner not in found and inner != _name(schema):
+                    found[inner] = f"{path}{key}"
+                    look(inner, f"{path}{key}.")
+
+    look(_name(schema), "")
     return found
 
 
-def _text(node: ast.stmt | None) -> str:
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-        return one_line(str(node.value.value))
-    return ""
+def fields(schema: Schema, name: str, see: Callable[[str], str]) -> str:
+    """The fields of one record. `see`: how another is named."""
+    part = schema["$defs"][name]
+    rows = []
+    for key, field in part["properties"].items():
+        inner = next(iter(re.findall(REFERENCE, json.dumps(field))), "")
+        says = field.get("description") or schema["$defs"].get(inner, {}).get("description")
+        if not says and field.keys() == {"enum"}:  # it only tells the kinds of records apart
+            says = "Tells its kind."
+        if not says:
+            raise SystemExit(f"{name}.{key} has no words: write a docstring below it")
+        words = in_words(field, "`", see).removeprefix("a ")
+        left_out = "needed" if key in part.get("required", ()) else _default(field.get("default"))
+        rows.append((f"`{key}`", one_line(words), left_out, one_line(says)))
+    return table(("key", "written", "left out", "meaning"), rows)
+
+
+def _name(schema: Schema) -> str:
+    return str(schema.get("$ref", "").rpartition("/")[2])
+
+
+def _default(value: object) -> str:
+    if value is None or value in ([], (), {}, ""):
+        return "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(f"`{each}`" for each in value)
+    return f"`{json.dumps(value).strip(chr(34))}`"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from federator.cli.output import show_data
 from federator.wire.schema import file_schema
 
-File = Literal["policy", "settings", "solver-plan", "solver-problem"]
+File = Literal["job", "policy", "settings", "solver-plan", "solver-problem"]
 
 
 def schema(file: File, /) -> None:
@@ -15,9 +15,15 @@ def schema(file: File, /) -> None:
     Parameters
     ----------
     file:
-        Policy documents, the dispatcher's settings, or what `federator solver` reads and writes.
+        A job file, policy documents, the dispatcher's settings, or what `federator solver` reads and writes.
     """
     show_data(SCHEMAS[file](), "json")
+
+
+def _job() -> dict[str, Any]:
+    from federator.wire.jobfile import JobFile
+
+    return file_schema(JobFile, "A job of Federator")
 
 
 def _policy() -> dict[str, Any]:
@@ -45,6 +51,7 @@ def _solver_problem() -> dict[str, Any]:
 
 
 SCHEMAS: dict[File, Callable[[], dict[str, Any]]] = {
+    "job": _job,
     "policy": _policy,
     "settings": _settings,
     "solver-plan": _solver_plan,

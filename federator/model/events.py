@@ -18,6 +18,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     job: str
     """Empty where it is about no job."""
     at: float
+    """When, in seconds since the epoch."""
     kind: str
     """Name of the lifecycle event, for example `place`, or one beside it."""
     status: str
@@ -25,8 +26,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     text: str
     """What happened, in words. Empty in the store where `reason` says it."""
     site: str = ""
+    """Where, if it was at a site."""
     placement: str = ""
+    """The placement that it is about, by id."""
     reason: Reason | None = None
+    """Why, for programs."""
 
 
 class AlertKind(StrEnum):
@@ -54,16 +58,25 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a person should hear of. `text` says all; the other fields are for programs, empty where they do not apply."""
 
     kind: AlertKind
+    """One of the kinds above."""
     text: str
+    """All of it, in words."""
     at: float
+    """When, in seconds since the epoch."""
     policy: str = ""
+    """The policy that it is about, as `Kind/name`."""
     share: str = ""
     """Of a budget: the queue or owner that it is for."""
     job: str = ""
+    """The job that it is about, by id."""
     owner: str = ""
+    """Whose job."""
     queue: str = ""
+    """The queue of the job."""
     lease: str = ""
+    """The rented capacity that it is about, by id."""
     site: str = ""
+    """The site that it is about."""
 
 
 class LedgerKind(StrEnum):

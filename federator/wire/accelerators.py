@@ -6,12 +6,15 @@ the others: a count is a number, a memory has a unit, anything else names models
 
 import re
 from collections.abc import Collection
+from typing import Annotated, ClassVar
 
+import msgspec
 from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import WHOLE_MILLI, Accelerators
 from federator.wire import fields
+from federator.wire.records import decode
 
 MAX_GPUS_PER_NODE = 128
 MAX_WIDTHS = 16
@@ -31,6 +34,33 @@ _TIMES = re.compile(
 )
 """How many times a model, as people say it; a model of its own, such as RTX4090, has no digit before its x."""
 _REMEDY = "write for example 4, A100:4, A100:80GB:4, A100|H100:4 or A100:0.5"
+Gpus = Annotated[
+    object,
+    fields.written(
+        lambda value, _: value, "4", "A100:4", "A100|H100:80GB:4", "0.5", type=["number", "string", "object"]
+    ),
+]
+"""As it is written; `read_widths` reads it."""
+
+
+def read_model(value: object, path: str) -> str:
+    """A GPU model, in upper case: sites, offers, policies and users write `a100` and `A100` for the same thing."""
+    if not isinstance(value, str) or not _MODEL.fullmatch(value):
+        raise Invalid(f"{fields.shown(value)} is not the name of a GPU model", field=path, remedy=_REMEDY)
+    return value.upper()
+
+
+Model = Annotated[str, fields.written(read_model, "A100", pattern=_MODEL.pattern)]
+
+
+class _Gpus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """GPUs written out."""
+
+    elsewhere: ClassVar = {"model": "models", "name": "models", "vram": "memory"}
+
+    count: float = 1.0
+    models: Annotated[tuple[Model, ...], fields.alone()] = ()
+    memory: Annotated[int, fields.size(high_mib=MAX_GPU_MEMORY_MIB)] = 0
 
 
 def read_accelerators(value: object, path: str) -> Accelerators:
@@ -158,24 +188,9 @@ def _no_count(part: str, text: str, path: str) -> None:
 
 
 def _from_mapping(value: object, path: str) -> Accelerators:
-    given = fields.mapping(value, path)
-    fields.known_only(
-        given,
-        path,
-        ("count", "models", "memory"),
-        elsewhere={"model": "models", "name": "models", "vram": "memory"},
-    )
-    count = given.get("count", 1)
-    if not isinstance(count, float) or count.is_integer():
-        count = _count(count, f"{path}.count")
-    return _accelerators(
-        count,
-        fields.words(given.get("models", ()), f"{path}.models", read_model),
-        fields.size_mib(given["memory"], f"{path}.memory", high_mib=MAX_GPU_MEMORY_MIB)
-        if "memory" in given
-        else 0,
-        path,
-    )
+    given = decode(value, _Gpus, path)
+    count = _count(given.count, f"{path}.count") if given.count.is_integer() else given.count
+    return _accelerators(count, given.models, given.memory, path)
 
 
 def _accelerators(count: float, models: tuple[str, ...], memory_mib: int, path: str) -> Accelerators:
@@ -211,16 +226,3 @@ def _count(value: object, path: str) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return fields.whole(value, path, low=0, high=MAX_GPUS_PER_NODE)
-
-
-def read_model(value: object, path: str) -> str:
-    """A GPU model, in upper case: sites, offers, policies and users write `a100` and `A100` for the same thing."""
-    if not isinstance(value, str) or not _MODEL.fullmatch(value):
-        raise Invalid(
-            "is not the name of a GPU model"
-            if not isinstance(value, str)
-            else f"{value[:80]!r} is not the name of a GPU model",
-            field=path,
-            remedy=_REMEDY,
-        )
-    return value.upper()

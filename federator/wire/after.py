@@ -1,25 +1,37 @@
 """`after` of a job file: which jobs it must follow, and what each of them must come to."""
 
+from typing import Annotated, ClassVar
+
+import msgspec
+
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Follows
-from federator.wire import fields
+from federator.wire.fields import NameOrId, alone
 
-SLURM = {"afterok": "ok", "afternotok": "failed", "afterany": "any", "aftercorr": "each"}
+Jobs = Annotated[tuple[NameOrId, ...], alone()]
 
 
-def read_after(value: object, path: str) -> tuple[tuple[str, ...], tuple[Follows, ...]]:
+class After(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs that it must follow, by what each must come to. One that is never to start fails, and is cancelled where what it needed to fail has succeeded."""
+
+    elsewhere: ClassVar = {"afterok": "ok", "afternotok": "failed", "afterany": "any", "aftercorr": "each"}
+
+    ok: Jobs = ()
+    """These have succeeded."""
+    failed: Jobs = ()
+    """These have ended, not in success."""
+    any: Jobs = ()
+    """These have ended."""
+    each: Jobs = ()
+    """Of these arrays the task with the same index has succeeded."""
+
+
+def followed(after: tuple[str, ...] | After) -> tuple[tuple[str, ...], tuple[Follows, ...]]:
     """Names or ids, and what each must come to: none where all are to succeed. Raises `Invalid`."""
-    if not isinstance(value, dict):
-        return fields.words(value, path, fields.name_or_id), ()
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, tuple(Follows), SLURM)
-    if not given:
-        raise Invalid("is empty", field=path, remedy="write for example 'after: {any: preprocess}'")
-    pairs = [
-        (name, Follows(how))
-        for how, names in given.items()
-        for name in fields.words(names, f"{path}.{how}", fields.name_or_id)
-    ]
-    names = tuple(name for name, _ in pairs)
+    if not isinstance(after, After):
+        return after, ()
+    pairs = [(name, how) for how in Follows for name in getattr(after, how)]
+    if not pairs:
+        raise Invalid("is empty", field="$.after", remedy="write for example 'after: {any: preprocess}'")
     hows = tuple(how for _, how in pairs)
-    return names, () if set(hows) <= {Follows.OK} else hows
+    return tuple(name for name, _ in pairs), () if set(hows) <= {Follows.OK} else hows

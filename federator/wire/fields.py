@@ -7,14 +7,25 @@ nothing else, whatever it is given.
 
 import re
 from collections.abc import Callable, Mapping
-from math import isfinite
-from typing import TypeVar
+from functools import partial
+from math import inf, isfinite
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta
 
 from federator.kernel.errors import Invalid
-from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_bytes, parse_usd
+from federator.kernel.quantities import (
+    format_duration,
+    parse_duration_s,
+    parse_instant,
+    parse_size_bytes,
+    parse_usd,
+)
 from federator.wire.nearest import nearest
 
 T = TypeVar("T")
+Read = Callable[[Any, str], Any]
+"""Reads what is written at a path. Raises `Invalid`."""
 MAX_TEXT = 64 * 1024
 MAX_WORDS = 1000
 MAX_USD = 1e9
@@ -185,8 +196,8 @@ def number(value: object, path: str, *, low: float = -1e15, high: float = 1e15) 
     return value
 
 
-def duration_s(value: object, path: str, *, low_s: float = 0.001) -> float:
-    """`90s`, `1h30m` into seconds, at least `low_s`. A bare number is refused: nobody can tell its unit."""
+def duration_s(value: object, path: str, *, low_s: float = 0.001, high_s: float = inf) -> float:
+    """`90s`, `1h30m` into seconds between two limits. A bare number is refused: nobody can tell its unit."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise Invalid(
             f"{shown(value)} has no unit",
@@ -196,14 +207,8 @@ def duration_s(value: object, path: str, *, low_s: float = 0.001) -> float:
     seconds = _parsed(parse_duration_s, text(value, path, limit=100), path)
     if seconds < low_s:
         raise Invalid(f"{value!r} is too short", field=path, remedy=f"write at least {low_s:g}s")
-    return seconds
-
-
-def read_patience_s(value: object, path: str) -> float:
-    """For how long a job may wait for a better place beside GPUs that fit it: `0s` to a week."""
-    seconds = duration_s(value, path, low_s=0.0)
-    if seconds > MAX_PATIENCE_S:
-        raise Invalid(f"{value!r} is longer than a week", field=path, remedy="write at most 7d")
+    if seconds > high_s:
+        raise Invalid(f"{value!r} is too long", field=path, remedy=f"write at most {format_duration(high_s)}")
     return seconds
 
 
@@ -238,9 +243,14 @@ def money_usd(value: object, path: str) -> float:
     return usd
 
 
+def instant(value: object, path: str) -> float:
+    """An instant with its zone, in seconds since the epoch."""
+    return _parsed(parse_instant, text(value, path, limit=100), path)
+
+
 def instant_at(value: object, path: str, *, now: float) -> float:
     """An instant after `now`, in seconds since the epoch."""
-    at = _parsed(parse_instant, text(value, path, limit=100), path)
+    at = instant(value, path)
     if at <= now:
         raise Invalid(
             f"{value} is in the past", field=path, remedy="write a time in the future, or finish_within: 12h"
@@ -302,8 +312,58 @@ def shown(value: object) -> str:
     """A value for an error message, of bounded length; a huge number or a deep structure is not spelled out."""
     if isinstance(value, dict | list | tuple):
         return f"a {'mapping' if isinstance(value, dict) else 'list'}"
+    if value is None or isinstance(value, bool):
+        return "nothing" if value is None else str(value).lower()
     if isinstance(value, int) and value.bit_length() > 256:
         return "a huge number"
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
         return "a broken text"
     return repr(value) if not isinstance(value, str) else f"'{value[:80]}'"
+
+
+def written(read: Read, *examples: str, **schema: Any) -> Meta:
+    """Of a type, how people write its values: what reads them, examples, and the JSON Schema of what is written."""
+    given = {"type": "string", **schema} | ({"examples": list(examples)} if examples else {})
+    return Meta(extra={"read": read}, extra_json_schema={"x-written": given})
+
+
+def duration(*examples: str, low_s: float = 0.001, high_s: float = inf) -> Meta:
+    """Of seconds between two limits."""
+    read = partial(duration_s, low_s=low_s, high_s=high_s)
+    return written(read, *examples, pattern=r"^\s*(\d+(\.\d+)?(ms|s|m|h|d|w) *)+\s*$")
+
+
+def size(*examples: str, high_mib: int, read: Callable[..., int] = size_mib) -> Meta:
+    """Of MiB, rounded up, or as `read` has it."""
+    pattern = r"^\s*\d+(\.\d+)?\s*([KMGT]i?B|[KMGT]|B)\s*$"
+    return written(partial(read, high_mib=high_mib), *examples, pattern=pattern)
+
+
+def alone(most: int = MAX_WORDS) -> Meta:
+    """Of a list with so many entries at most: one entry may stand alone."""
+    return Meta(max_length=most, extra={"alone": True}, extra_json_schema={"x-alone": True})
+
+
+PAIRS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}}
+"""The schema of what `pairs` reads."""
+Text = Annotated[str, written(text, minLength=1)]
+Name = Annotated[str, written(name, pattern=f"^{NAME.pattern}$")]
+NameOrId = Annotated[str, written(name_or_id, pattern=f"^{NAME.pattern}$")]
+QueuePath = Annotated[str, written(queue, pattern=f"^{NAME.pattern}(/{NAME.pattern})*$")]
+Duration = Annotated[float, duration("4h", "90s")]
+Patience = Annotated[float, duration("30m", low_s=0.0, high_s=MAX_PATIENCE_S)]
+Instant = Annotated[
+    float,
+    written(
+        instant,
+        "2026-12-01T08:00:00Z",
+        pattern=r"^\s*\d{4}.*[Tt ].*([Zz]|[+-]\d{2}(:?\d{2}){0,2}(\.\d+)?)\s*$",
+    ),
+]
+Array = Annotated[
+    tuple[tuple[int, ...], int | None],
+    written(array, "0-99", "0-9,20", "0-99:5", "0-99%4", type=["string", "integer"]),
+]
+MONEY = r"\s*\$?\s*\d+(\.\d+)?\s*(USD)?\s*"
+AMOUNT: dict[str, Any] = {"type": ["string", "number"], "minimum": 0, "maximum": MAX_USD}
+Money = Annotated[float, written(money_usd, "40 USD", "$40", "40", **AMOUNT, pattern=f"^{MONEY}$")]

@@ -7,7 +7,7 @@ have sixteen forms: planning looks at each at every place.
 import math
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from federator.kernel.errors import Invalid
 from federator.model.jobs import Form, Resources
 from federator.wire import fields
 from federator.wire.accelerators import MAX_WIDTHS, spread
-from federator.wire.sizes import read_sizes
+from federator.wire.sizes import NodeSize, Sizes, sizes_of
 
 MAX_NODES = 4096
 MAX_FORMS = MAX_WIDTHS
@@ -23,8 +23,8 @@ MOST_RATIO = 1000.0
 """Of two values of `scaling`."""
 DOUBLING = 1.9
 """Twice the nodes, or GPUs, are taken to run so much faster where `scaling` does not say."""
-LISTS = ("any_of", "ordered")
 Size = TypeVar("Size")
+_EXAMPLE = "write for example {1: 1.0, 2: 1.9, 4: 3.5}"
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
 
 
@@ -49,13 +49,58 @@ class _Ranges(NamedTuple):
     by_gpus: bool
 
 
-def read_asked(given: Mapping[str, object]) -> Asked:
-    """From a job file's `nodes`, `min_nodes`, `max_nodes`, `scaling`, `resources` and `checkpoint`. Raises `Invalid` with the field and the remedy."""
-    written, ordered = _entries(given.get("resources", {}))
-    entries = tuple(read_sizes(value, path) for value, path in written)
+def read_scaling(value: object, path: str) -> dict[int, float]:
+    """Throughput by nodes, or by GPUs per node. Raises `Invalid`."""
+    if not isinstance(value, dict):
+        raise Invalid(f"{fields.shown(value)} is not a mapping", field=path, remedy=_EXAMPLE)
+    found: dict[int, float] = {}
+    for key, rate in value.items():
+        if rate is None:
+            continue
+        size = _size(key, path)
+        if size in found:
+            raise Invalid(f"gives two values for {size}", field=path, remedy="keep one of them")
+        found[size] = float(fields.number(rate, f"{path}.{size}", low=1e-6, high=1e6))
+    if found and max(found.values()) > MOST_RATIO * min(found.values()):
+        raise Invalid(
+            f"has a value that is over {MOST_RATIO:g} times another one",
+            field=path,
+            remedy=f"write values that are at most {MOST_RATIO:g} times the smallest",
+        )
+    return found
+
+
+def _size(key: object, path: str) -> int:
+    """A key of `scaling`: as people write it, without quotes, it is a number."""
+    if isinstance(key, str) and _SIZE.fullmatch(key):
+        key = int(key)
+    if isinstance(key, int) and not isinstance(key, bool) and 1 <= key <= MAX_NODES:
+        return key
+    raise Invalid(f"{fields.shown(key)} is not a number of nodes or GPUs", field=path, remedy=_EXAMPLE)
+
+
+Nodes = Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
+Scaling = Annotated[
+    dict[int, float],
+    fields.written(
+        read_scaling, "{1: 1.0, 2: 1.9, 4: 3.5}", type="object", propertyNames={"pattern": f"^{_SIZE.pattern}$"},
+        additionalProperties={"type": "number", "minimum": 1e-6, "maximum": 1e6},
+    ),
+]  # fmt: skip
+
+
+def asked_of(
+    resources: Sizes,
+    nodes: tuple[int | None, int | None, int | None],
+    scaling: Mapping[int, float] | None,
+    *,
+    elastic: bool,
+) -> Asked:
+    """Of a job file's `resources`, its `nodes`, `min_nodes` and `max_nodes`, and `scaling`. `elastic`: it can save itself. Raises `Invalid`."""
+    written, ordered = _entries(resources)
+    entries = tuple(sizes_of(value, path) for value, path in written)
     ranged = any(len(sizes) > 1 for sizes in entries)
-    scaling = _scaling(given["scaling"]) if "scaling" in given else None
-    nodes, low, high = _nodes(given)
+    count, low, high = _nodes(*nodes)
     if scaling is not None and low == high and not ranged:
         raise Invalid(
             "has no effect on a job that has one size",
@@ -69,20 +114,20 @@ def read_asked(given: Mapping[str, object]) -> Asked:
             remedy="write one number of GPUs, or leave min_nodes and max_nodes out",
         )
     span = _span(low, high, entries)
-    counts = _counts(nodes, low, high, scaling)
+    counts = _counts(count, low, high, scaling)
     if scaling is not None and ranged:
         entries = _named(written, entries, scaling)
     if scaling is not None:
         _refuse_one_size(scaling, span)
     else:
-        counts, entries = _with_room(counts, entries, nodes)
-    ranges = _Ranges(nodes, counts, entries, ranged)
+        counts, entries = _with_room(counts, entries, count)
+    ranges = _Ranges(count, counts, entries, ranged)
     forms = _forms(ranges, scaling)
     if len(forms) == 1:
-        return Asked(nodes, entries[0][0])
-    changes = "checkpoint" in given and (low < high or any(len(sizes) > 1 for sizes in entries))
+        return Asked(count, entries[0][0])
+    changes = elastic and (low < high or any(len(sizes) > 1 for sizes in entries))
     return Asked(
-        nodes,
+        count,
         entries[0][0],
         left_out=_left_out(ranges, scaling),
         forms=tuple(forms[1:]),
@@ -91,51 +136,41 @@ def read_asked(given: Mapping[str, object]) -> Asked:
     )
 
 
-def _entries(value: object) -> tuple[list[tuple[object, str]], bool]:
+def _entries(resources: Sizes) -> tuple[list[tuple[NodeSize, str]], bool]:
     """The entries of a list of resources, each with its path and with what stands beside the list; and whether their order counts."""
     path = "$.resources"
-    given = fields.mapping(value, path)
-    lists = [name for name in LISTS if name in given]
-    if not lists:
-        return [(value, path)], False
-    if len(lists) > 1:
+    if resources.any_of is not None and resources.ordered is not None:
         raise Invalid(
             "cannot be combined with any_of", field=f"{path}.ordered", remedy="write one of the two lists"
         )
-    (name,) = lists
-    inner = given[name]
-    if not isinstance(inner, list) or not inner:
-        remedy = "write a list of resources, for example [{gpus: 'A100:4'}, {gpus: 'H100:2'}]"
-        raise Invalid("is not a list of resources", field=f"{path}.{name}", remedy=remedy)
-    if len(inner) > MAX_FORMS:
-        problem = f"has {len(inner)} entries; at most {MAX_FORMS} are taken"
-        raise Invalid(problem, field=f"{path}.{name}", remedy="leave some out")
-    beside = {key: part for key, part in given.items() if key != name}
-    entries: list[tuple[object, str]] = []
-    for number, entry in enumerate(inner):
-        at = f"{path}.{name}[{number}]"
-        own = fields.mapping(entry, at)
-        twice = next((key for key in beside if key in own), None)
-        if twice is not None:
-            raise Invalid(
-                f"is also set in {at.removeprefix('$.')}.{twice}",
-                field=f"{path}.{twice}",
-                remedy=f"write {twice} in the entries, or once beside the list for all of them",
-            )
-        entries.append(({**beside, **own}, at))
-    return entries, name == "ordered"
+    name = "any_of" if resources.ordered is None else "ordered"
+    inner = resources.any_of or resources.ordered
+    if inner is None:
+        return [(resources, path)], False
+    entries = [(each, f"{path}.{name}[{number}]") for number, each in enumerate(inner)]
+    return [(_merged(resources, each, at), at) for each, at in entries], name == "ordered"
 
 
-def _nodes(given: Mapping[str, object]) -> tuple[int, int, int]:
+def _merged(beside: NodeSize, entry: NodeSize, at: str) -> NodeSize:
+    """An entry with what stands beside the list."""
+    shared, own = (
+        {key: getattr(each, key) for key in NodeSize.__struct_fields__ if getattr(each, key) is not None}
+        for each in (beside, entry)
+    )
+    for key in shared.keys() & own.keys():
+        raise Invalid(
+            f"is also set in {at.removeprefix('$.')}.{key}",
+            field=f"$.resources.{key}",
+            remedy=f"write {key} in the entries, or once beside the list for all of them",
+        )
+    return NodeSize(**shared, **own)
+
+
+def _nodes(nodes: int | None, fewest: int | None, most: int | None) -> tuple[int, int, int]:
     """Nodes of form 0, the fewest, and the most."""
-    read = {
-        key: fields.whole(given[key], f"$.{key}", low=1, high=MAX_NODES)
-        for key in ("nodes", "min_nodes", "max_nodes")
-        if key in given
-    }
-    low = read.get("min_nodes", read.get("nodes", 1))
-    nodes = read.get("nodes", low)
-    high = read.get("max_nodes", nodes)
+    low = fewest or nodes or 1
+    nodes = nodes or low
+    high = most or nodes
     if low > nodes:
         raise Invalid(f"is more than nodes, {nodes}", field="$.min_nodes", remedy=f"write at most {nodes}")
     if high < nodes:
@@ -143,36 +178,6 @@ def _nodes(given: Mapping[str, object]) -> tuple[int, int, int]:
             f"is less than the {nodes} nodes", field="$.max_nodes", remedy=f"write at least {nodes}"
         )
     return nodes, low, high
-
-
-def _scaling(value: object) -> dict[int, float]:
-    """Throughput by nodes, or by GPUs per node."""
-    found: dict[int, float] = {}
-    for key, rate in (value if isinstance(value, dict) else fields.mapping(value, "$.scaling")).items():
-        if rate is None:
-            continue
-        size = _size(key)
-        if size in found:
-            remedy = "keep one of them"
-            raise Invalid(f"gives two values for {size}", field="$.scaling", remedy=remedy)
-        found[size] = float(fields.number(rate, f"$.scaling.{size}", low=1e-6, high=1e6))
-    if found and max(found.values()) > MOST_RATIO * min(found.values()):
-        raise Invalid(
-            f"has a value that is over {MOST_RATIO:g} times another one",
-            field="$.scaling",
-            remedy=f"write values that are at most {MOST_RATIO:g} times the smallest",
-        )
-    return found
-
-
-def _size(key: object) -> int:
-    """A key of `scaling`: as people write it, without quotes, it is a number."""
-    if isinstance(key, str) and _SIZE.fullmatch(key):
-        key = int(key)
-    if isinstance(key, int) and not isinstance(key, bool) and 1 <= key <= MAX_NODES:
-        return key
-    remedy = "write for example {1: 1.0, 2: 1.9, 4: 3.5}"
-    raise Invalid(f"{fields.shown(key)} is not a number of nodes or GPUs", field="$.scaling", remedy=remedy)
 
 
 def _refuse_one_size(scaling: Mapping[int, float], span: str) -> None:
@@ -193,7 +198,7 @@ def _span(low: int, high: int, entries: tuple[tuple[Resources, ...], ...]) -> st
 
 
 def _named(
-    written: list[tuple[object, str]],
+    written: list[tuple[NodeSize, str]],
     entries: tuple[tuple[Resources, ...], ...],
     scaling: Mapping[int, float],
 ) -> tuple[tuple[Resources, ...], ...]:
@@ -203,7 +208,7 @@ def _named(
     _known(scaling, entries[0][0].gpus.count)
     kept = []
     for (value, path), sizes in zip(written, entries, strict=True):
-        kept.append(read_sizes(value, path, scaling) if len(sizes) > 1 else sizes)
+        kept.append(sizes_of(value, path, scaling) if len(sizes) > 1 else sizes)
         if not kept[-1]:
             _known(scaling, sizes[0].gpus.count)
     outside = scaling.keys() - {size.gpus.count for sizes in kept for size in sizes}

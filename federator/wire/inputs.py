@@ -5,7 +5,10 @@ before anything is moved: a password in it would be shown to anyone who may see 
 """
 
 import re
+from typing import Annotated, ClassVar
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Input
@@ -18,41 +21,6 @@ MAX_SIZE_MIB = 2**40
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ODD = re.compile(r"[\s\x00-\x1f\x7f]")
 _EXAMPLE = "write for example s3://datasets/imagenet"
-
-
-def read_inputs(value: object, path: str) -> tuple[Input, ...]:
-    """A list of inputs; a word alone is an address. Raises `Invalid` naming the entry at fault."""
-    if value == ():
-        return ()
-    if isinstance(value, str | dict):
-        value = [value]
-    if not isinstance(value, list | tuple):
-        raise Invalid(
-            "is not a list", field=path, remedy="write [{uri: s3://datasets/imagenet, size: 150GB}]"
-        )
-    if len(value) > MAX_INPUTS:
-        raise Invalid(f"has {len(value)} entries; at most {MAX_INPUTS} are taken", field=path)
-    inputs = tuple(_input(entry, f"{path}[{index}]") for index, entry in enumerate(value))
-    first: dict[str, int] = {}
-    for index, each in enumerate(inputs):
-        if first.setdefault(each.uri, index) != index:
-            raise Invalid(
-                f"is the same as {path}[{first[each.uri]}]", field=f"{path}[{index}]", remedy="write it once"
-            )
-    return inputs
-
-
-def _input(value: object, path: str) -> Input:
-    if isinstance(value, str):
-        return Input(read_uri(value, path))
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, ("uri", "size"), elsewhere={"url": "uri", "path": "uri", "source": "uri"})
-    if "uri" not in given:
-        raise Invalid("is missing", field=f"{path}.uri", remedy=_EXAMPLE)
-    size = None
-    if "size" in given:
-        size = fields.size_bytes(given["size"], f"{path}.size", high_mib=MAX_SIZE_MIB)
-    return Input(read_uri(given["uri"], f"{path}.uri"), size)
 
 
 def read_uri(value: object, path: str) -> str:
@@ -97,6 +65,45 @@ def read_place(value: object, path: str) -> str:
             remedy="use s3://bucket/path, or file:///path",
         )
     return uri
+
+
+Uri = Annotated[
+    str, fields.written(read_uri, "s3://datasets/imagenet", pattern=r"^\s*(file|https?|s3)://[^\s?#]+\s*$")
+]
+Place = Annotated[
+    str,
+    fields.written(read_place, "s3://team/saved", "file:///shared", pattern=r"^\s*(file|s3)://[^\s?#]+\s*$"),
+]
+
+
+class InputFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Data that a job reads. A text alone is its address."""
+
+    elsewhere: ClassVar = {"url": "uri", "path": "uri", "source": "uri"}
+
+    uri: Uri
+    """What it is: an address that begins with `file`, `http`, `https` or `s3`."""
+    size_bytes: Annotated[int, fields.size("150GB", high_mib=MAX_SIZE_MIB, read=fields.size_bytes)] | None = (
+        msgspec.field(default=None, name="size")
+    )
+    """How much it is. Left out: as its `Dataset` policy says. Data whose size or whereabouts nobody says costs nothing in plans, and `explain` says so."""
+
+
+Inputs = Annotated[tuple[Uri | InputFile, ...], fields.alone(MAX_INPUTS)]
+
+
+def inputs_of(written: tuple[str | InputFile, ...], path: str) -> tuple[Input, ...]:
+    """As a spec has them. Raises `Invalid` for one that is listed twice."""
+    inputs = tuple(
+        Input(each) if isinstance(each, str) else Input(each.uri, each.size_bytes) for each in written
+    )
+    first: dict[str, int] = {}
+    for index, each in enumerate(inputs):
+        if first.setdefault(each.uri, index) != index:
+            raise Invalid(
+                f"is the same as {path}[{first[each.uri]}]", field=f"{path}[{index}]", remedy="write it once"
+            )
+    return inputs
 
 
 def _check_place(word: str, scheme: str, host: str, place: str, path: str) -> None:

@@ -6,51 +6,52 @@ is silently dropped is worse than an error. `docs/reference/job-file.md` describ
 """
 
 import re
-from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePosixPath
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import asdict
 
 from federator.kernel.errors import FederatorError, Invalid, NotSupported
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import APART, Checkpoint, Follows, JobSpec, PlacementConstraints, Retry
+from federator.model.jobs import APART, Checkpoint, Follows, JobSpec, Retry
+from federator.model.series import Overlap
 from federator.wire import fields
-from federator.wire.accelerators import read_model
-from federator.wire.after import read_after
-from federator.wire.every import Repeated, read_every
+from federator.wire.accelerators import Model
+from federator.wire.after import After, Jobs, followed
+from federator.wire.every import Every, Repeated, repeated
 from federator.wire.faults import with_line
-from federator.wire.forms import Asked, read_asked
-from federator.wire.inputs import read_inputs, read_place
-from federator.wire.needs import read_image, read_secrets
-from federator.wire.whereabouts import read_labels, read_placement
+from federator.wire.fields import (
+    AMOUNT,
+    MONEY,
+    PAIRS,
+    Array,
+    Duration,
+    Instant,
+    Money,
+    Name,
+    Patience,
+    QueuePath,
+    Text,
+    alone,
+    duration,
+    written,
+)
+from federator.wire.forms import Asked, Nodes, Scaling, asked_of
+from federator.wire.inputs import Inputs, Place, inputs_of
+from federator.wire.needs import Image, Secrets
+from federator.wire.records import decode
+from federator.wire.sizes import Sizes
+from federator.wire.whereabouts import Labels, Placement, placement_of
 from federator.wire.yamltext import Document, read_document
 
-MAX_RETRIES = 1000
-MAX_GRACE_S = 3600.0
 LEAST_BEYOND_GRACE_S = 30.0
 """So much longer than its grace must a job's stop_within be, so that a late answer or two does not stop it."""
 BLOB_PREFIX = "sha256:"
-SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
-RETRY_ON = ("preemption", "error")
-SPOT_POLICIES = ("auto", "spot", "on-demand")
-
-KNOWN = (
-    "name", "queue", "priority", "workdir", "setup", "run", "command", "env", "outputs", "nodes", "resources", "max_duration",
-    "estimate", "speed", "deadline", "finish_within", "value", "max_cost", "spot_policy", "checkpoint", "retry", "on_disconnect",
-    "placement", "inputs", "after", "array", "labels", "client_id", "image", "secrets", "min_nodes", "max_nodes", "scaling",
-    "every", "overlap", "team", "patience",
-)  # fmt: skip
-ELSEWHERE = {
-    "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
-    "time_limit": "max_duration", "max_price": "max_cost", "budget": "max_cost", "use_spot": "spot_policy",
-    "job_recovery": "retry", "commands": "run", "cmd": "run", "script": "run", "depends_on": "after", "dependency": "after",
-    "any_of": "resources.any_of", "ordered": "resources.ordered", "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
-    "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
-    "schedule": "every", "cron": "every", "periodic": "every", "concurrency": "overlap", "concurrencyPolicy": "overlap", "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
-}  # fmt: skip
 MAX_ANY_FOLDERS = 2
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
 _LAUNCHERS = {
     "python",
@@ -67,7 +68,190 @@ _LAUNCHERS = {
     "mpirun",
     "uv",
 }
+SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def _argument(value: object, path: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(fields.number(value, path))
+    if isinstance(value, str):
+        return fields.plain(value, path)
+    raise Invalid("is not a text", field=path, remedy="quote it, so that it is passed on as it is written")
+
+
+def _env(value: object, path: str) -> dict[str, str]:
+    env = fields.pairs(value, path, limit=1000)
+    for key in env:
+        if not _ENV_NAME.fullmatch(key):
+            raise Invalid(
+                f"{key[:80]!r} is not the name of a variable",
+                field=path,
+                remedy="use letters, digits and '_'",
+            )
+        if key.startswith("FEDERATOR_") or key == "CUDA_VISIBLE_DEVICES":
+            raise Invalid(
+                "is set by the site", field=f"{path}.{key}", remedy="leave it out, or choose another name"
+            )
+    return env
+
+
+def _glob(value: object, path: str) -> str:
+    pattern = fields.text(value, path, limit=1000)
+    if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+        remedy = "name files below the working directory, for example results/**"
+        raise Invalid(f"{pattern[:80]!r} leaves the working directory", field=path, remedy=remedy)
+    if pattern.split("/").count("**") > MAX_ANY_FOLDERS:
+        # Each more goes through the whole work directory again, at every place that the one before it has found.
+        remedy = "one ** stands for folders of any depth"
+        raise Invalid(f"has more than {MAX_ANY_FOLDERS} steps of **", field=path, remedy=remedy)
+    return pattern
+
+
+def _signal(value: object, path: str) -> str:
+    return fields.one_of(value.removeprefix("SIG") if isinstance(value, str) else value, path, SIGNALS)
+
+
+def _worth(value: object, path: str) -> float | str:
+    return "must" if value == "must" else fields.money_usd(value, path)
+
+
+class CheckpointFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the job saves itself."""
+
+    signal: Annotated[str, written(_signal, "TERM", "USR1", pattern=f"^(SIG)?({'|'.join(SIGNALS)})$")] = (
+        "TERM"
+    )
+    """What the job is sent when it has to leave. Left out: `TERM`."""
+    grace_s: Annotated[float, duration("60s", high_s=3600)] = field(
+        name="grace", default=Checkpoint().grace_s
+    )
+    """How long it then has until it is killed, at most 1h. Left out: 30s."""
+    every_s: Annotated[float, duration("10m", low_s=1)] | None = field(name="every", default=None)
+    """How often it saves by itself: at most this much work is lost."""
+    uri: Place | UnsetType = UNSET
+    """Where its site keeps what it saves, whenever that stands still and when the job leaves; its next attempt, at any site, begins with the latest. Below it each job has a directory by its id, which stays when the job is over. Left out: its site's own disk."""
+
+
+class RetryFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which endings start it again."""
+
+    elsewhere: ClassVar = {"on_events": "on", "max_restarts_on_errors": "max"}
+
+    on: Annotated[tuple[Literal["preemption", "error"], ...], alone()] = ("preemption",)
+    """`error` is a failure of the job's own. Failures of the infrastructure always start it again."""
+    max: Annotated[int, Meta(ge=0, le=1000)] = Retry().max
+    """Most retries; failures of the infrastructure do not count."""
+    backoff_s: Annotated[float, duration("30s", low_s=0)] = field(name="backoff", default=Retry().backoff_s)
+    """Time between an ending and the next attempt. Left out: 30s."""
+
+
+class Disconnect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How soon its work is gone once its site has lost the dispatcher."""
+
+    stop_within: Annotated[float, duration("1h")]
+    """At least `checkpoint.grace` and 30 s, and only for sites whose agent enforces it."""
+
+
+class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A job, as its file says."""
+
+    elsewhere: ClassVar = {
+        "num_nodes": "nodes", "project": "queue", "account": "queue", "partition": "queue", "time": "max_duration",
+        "time_limit": "max_duration", "max_price": "max_cost", "budget": "max_cost", "use_spot": "spot_policy",
+        "job_recovery": "retry", "commands": "run", "cmd": "run", "script": "run", "depends_on": "after", "dependency": "after",
+        "any_of": "resources.any_of", "ordered": "resources.ordered", "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
+        "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
+        "schedule": "every", "cron": "every", "periodic": "every", "concurrency": "overlap", "concurrencyPolicy": "overlap", "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
+    }  # fmt: skip
+    """What other systems call the same things."""
+
+    run: Annotated[Text, Meta(examples=["python train.py"])] | None = None
+    """A line or script for `/bin/sh`, run once per node. Exactly one of `run` and `command` is needed; nothing else is."""
+    command: tuple[Annotated[str, written(_argument, type=["string", "integer"])], ...] | None = None
+    """A program and its arguments, such as `[python, train.py]`, without a shell."""
+    name: Name | None = None
+    """What people call the job. Need not be unique. Left out: the program's name."""
+    queue: QueuePath | None = None
+    """Place in the tree of queues, such as `research/vision`. Left out: `default`."""
+    team: Name = ""
+    """Under which of your teams, where several of them may submit to the queue. Left out: the first that has the right."""
+    priority: Annotated[int, Meta(ge=0, le=100)] | None = None
+    """Higher goes first where the plan must choose. A queue caps what may be claimed. Left out: 50, or the queue's cap."""
+    workdir: Text | None = None
+    """A folder, such as `.`: uploaded once by its content, unpacked where the job runs, which is its working directory. `.gitignore` and `.federatorignore` are respected."""
+    setup: Annotated[Text, Meta(examples=["pip install -r requirements.txt"])] | None = None
+    """Runs before the job, once per site for the same text, `workdir` and `env`."""
+    env: Annotated[
+        dict[str, str],
+        written(
+            _env,
+            "{NCCL_DEBUG: INFO}",
+            **PAIRS,
+            propertyNames={"pattern": f"^(?!FEDERATOR_|CUDA_VISIBLE_DEVICES$){_ENV_NAME.pattern}$"},
+        ),
+    ] = {}
+    """Variables for the job. Names that begin with `FEDERATOR_` are the site's."""
+    outputs: Annotated[tuple[Annotated[str, written(_glob, "results/**")], ...], alone()] = ()
+    """Files below the working directory to collect at the end, for `federator download`."""
+    nodes: Nodes | None = None
+    """A gang: all nodes start together on one site, or none does. Left out: 1."""
+    min_nodes: Nodes | None = None
+    """It may run on fewer nodes than `nodes`. With a `checkpoint` it may also be told to change their number while it runs."""
+    max_nodes: Nodes | None = None
+    """It may run on more. Of more than sixteen sizes the ends, `nodes` and the powers of two are planned, which a note says; `scaling` chooses others."""
+    scaling: Scaling | None = None
+    """Throughput by nodes, or by GPUs per node where those are a range. Only the sizes that it names are planned, two or more; `nodes`, or the low end of the range of GPUs, is among them. Left out: each doubling 1.9 times."""
+    resources: Sizes = Sizes()
+    """What each node needs. Left out: one CPU."""
+    max_duration: Duration | None = None
+    """The job is ended after this time, in which its set-up counts too. Without any, capacity cannot be rented for it. Left out: the queue's."""
+    estimate: Duration | None = None
+    """Expected run time on the first GPU model named. Left out: learned from the history of the same name and queue."""
+    speed: dict[Model, Annotated[float, Meta(ge=0.001, le=1000)]] = {}
+    """Relative throughput by GPU model, such as `{A100: 1.0, H100: 1.9}`; corrected by how long jobs of its name took on several models. Left out: equal."""
+    deadline: Instant | None = None
+    """When it should be finished. Missing it is recorded, not punished: the job goes on. Left out: the queue's budget."""
+    finish_within: Annotated[float, duration("12h")] | None = None
+    """The same, counted from submission. One of the two."""
+    value: (
+        Annotated[float | str, written(_worth, "200 USD", "must", **AMOUNT, pattern=f"^(must|{MONEY})$")]
+        | None
+    ) = None
+    """What meeting the deadline is worth; `must`, where the queue allows it: any permitted price. Left out: the queue's price."""
+    max_cost: Money | None = None
+    """Hard cap on what this job may cost."""
+    spot_policy: Literal["auto", "spot", "on-demand"] = "auto"
+    """Which rented capacity it may use. `auto`: spot while the deadline survives an interruption at the very end, else on-demand; `spot` takes the risk."""
+    patience: Patience | UnsetType = UNSET
+    """For how long after its submission it may wait for a cheaper or better place while GPUs that fit it are free. Left out: the queue's, else `0s`."""
+    checkpoint: CheckpointFile | None = None
+    """How it saves itself. Without it, a preempted job starts over."""
+    retry: RetryFile = RetryFile()
+    on_disconnect: Literal["keep"] | Disconnect = "keep"
+    """What happens when its site loses the dispatcher. `keep`: the work goes on, and is never started elsewhere by the clock. `{stop_within: 1h}`: it is gone so long after the last answer, and starts elsewhere a little later."""
+    placement: Placement = Placement()
+    image: Image | UnsetType = UNSET
+    """The container image that it runs in, at sites that run containers (Kubernetes). It has `/bin/sh`. Left out: its site's."""
+    secrets: Secrets = ()
+    """Names of secrets that its site adds to its environment. What they are is with the site alone."""
+    inputs: Inputs = ()
+    """Data that it reads. What it takes to bring it to a site counts where the job is planned."""
+    after: Jobs | After = ()
+    """Jobs that it must follow, by name or id: a list of those that must have succeeded first, or a mapping by what each must come to, such as `{any: preprocess, each: sweep}`."""
+    array: Array = ((), None)
+    """One job per index, each seeing its own in `FEDERATOR_ARRAY_INDEX`; after `%` how many run at once."""
+    every: Annotated[Text, Meta(examples=["6h", '"0 3 * * *"'])] | Every | None = None
+    """Submit it again and again: it becomes a series, known by its `name`, and each run is a job of its own, `NAME-1`, `NAME-2` and so on. Every so long, from now on; or as cron writes times, in UTC."""
+    overlap: Overlap | None = None
+    """What becomes of a run that is due while the last one is not over: it does not come; it waits for the end of that one, at most one at a time, the newest; or that one is cancelled, and once it is gone the new one comes. Left out: `skip`."""
+    labels: Labels = {}
+    """Free words that policies and lists can select by."""
+    client_id: Annotated[str, written(partial(fields.text, limit=200), maxLength=200, minLength=1)] | None = (
+        None
+    )
+    """Sent again, it gives the first answer instead of a second job."""
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,10 +296,12 @@ def read_job_document(document: Document, *, now: float) -> JobRequest:
 
 def read_job(document: object, *, now: float) -> JobRequest:
     """A decoded job file into a request; `now` resolves `finish_within`. Raises `Invalid` or `NotSupported` naming the field."""
-    given = fields.mapping(document, "$")
-    fields.known_only(given, "$", KNOWN, ELSEWHERE)
-    asked = read_asked(given)
-    spec = _spec(given, asked)
+    file = decode(document, JobFile, "$")
+    assert isinstance(document, dict)
+    given = {key: value for key, value in document.items() if value is not None}
+    nodes = (file.nodes, file.min_nodes, file.max_nodes)
+    asked = asked_of(file.resources, nodes, file.scaling, elastic=file.checkpoint is not None)
+    spec = _spec(file, asked)
     every = (spec.resources, *(form.resources for form in spec.forms or ()))
     if spec.placement.together == APART and any(each.gpus.share_milli for each in every):
         raise NotSupported(
@@ -123,34 +309,29 @@ def read_job(document: object, *, now: float) -> JobRequest:
             field="$.placement.together",
             remedy="ask for whole GPUs, or leave it out",
         )
-    max_duration_s = _optional_duration_s(given, "max_duration")
-    if spec.estimate_s and max_duration_s and spec.estimate_s > max_duration_s:
+    if file.estimate and file.max_duration and file.estimate > file.max_duration:
         raise Invalid(
             "is longer than max_duration: the job would be killed first",
             field="$.estimate",
             remedy="raise max_duration",
         )
-    must = given.get("value") == "must"
-    after, after_how = read_after(given.get("after", ()), "$.after")
-    array, at_once = fields.array(given["array"], "$.array") if "array" in given else ((), None)
+    after, after_how = followed(file.after)
     return JobRequest(
         spec=spec,
-        queue=fields.queue(given["queue"], "$.queue") if "queue" in given else None,
-        team=fields.name(given["team"], "$.team") if "team" in given else "",
-        priority=fields.whole(given["priority"], "$.priority", low=0, high=100)
-        if "priority" in given
-        else None,
-        deadline_at=_deadline_at(given, now),
-        value_usd=fields.money_usd(given["value"], "$.value") if "value" in given and not must else None,
-        must=must,
-        max_cost_usd=fields.money_usd(given["max_cost"], "$.max_cost") if "max_cost" in given else None,
-        max_duration_s=max_duration_s,
+        queue=file.queue,
+        team=file.team,
+        priority=file.priority,
+        deadline_at=_deadline_at(file, now),
+        value_usd=file.value if isinstance(file.value, float) else None,
+        must=file.value == "must",
+        max_cost_usd=file.max_cost,
+        max_duration_s=file.max_duration,
         after=after,
         after_how=after_how,
-        array=array,
-        at_once=at_once,
-        client_id=fields.text(given["client_id"], "$.client_id", limit=200) if "client_id" in given else None,
-        repeated=read_every(given, now=now),
+        array=file.array[0],
+        at_once=file.array[1],
+        client_id=file.client_id,
+        repeated=repeated(file.every, file.overlap, given, now=now),
         notes=(asked.left_out,) if asked.left_out else (),
     )
 
@@ -165,72 +346,41 @@ def spec_hash(spec: JobSpec) -> str:
     return content_hash(encode_spec(spec))
 
 
-def _spec(given: Mapping[str, object], asked: Asked) -> JobSpec:
-    run, command = _what_to_run(given)
-    checkpoint = _checkpoint(given["checkpoint"], "$.checkpoint") if "checkpoint" in given else None
-    return JobSpec(
-        name=fields.name(given["name"], "$.name") if "name" in given else default_name(run, command),
-        run=run,
-        command=command,
-        setup=fields.text(given["setup"], "$.setup") if "setup" in given else None,
-        workdir=_workdir(given["workdir"]) if "workdir" in given else None,
-        env=_env(given["env"]) if "env" in given else {},
-        outputs=fields.words(given.get("outputs", ()), "$.outputs", _glob),
-        nodes=asked.nodes,
-        resources=asked.resources,
-        estimate_s=_optional_duration_s(given, "estimate"),
-        speed=_speed(given["speed"]) if "speed" in given else {},
-        spot_policy=fields.one_of(given.get("spot_policy", "auto"), "$.spot_policy", SPOT_POLICIES),
-        checkpoint=checkpoint,
-        retry=_retry(given["retry"], "$.retry") if "retry" in given else Retry(),
-        placement=read_placement(given["placement"], "$.placement")
-        if "placement" in given
-        else PlacementConstraints(),
-        labels=read_labels(given["labels"], "$.labels") if "labels" in given else {},
-        stop_within_s=_stop_within_s(
-            given.get("on_disconnect", "keep"), "$.on_disconnect", checkpoint or Checkpoint()
-        ),
-        inputs=read_inputs(given.get("inputs", ()), "$.inputs") or msgspec.UNSET,
-        image=read_image(given["image"], "$.image") if "image" in given else msgspec.UNSET,
-        secrets=read_secrets(given.get("secrets", ()), "$.secrets") or msgspec.UNSET,
-        forms=asked.forms,
-        elastic=asked.elastic,
-        ordered=asked.ordered,
-        patience_s=fields.read_patience_s(given["patience"], "$.patience")
-        if "patience" in given
-        else msgspec.UNSET,
-    )
-
-
-def _what_to_run(given: Mapping[str, object]) -> tuple[str | None, tuple[str, ...] | None]:
-    if ("run" in given) == ("command" in given):
-        wrong = "both run and command are given" if "run" in given else "nothing to run"
+def _spec(file: JobFile, asked: Asked) -> JobSpec:
+    if (file.run is None) == (file.command is None):
         raise Invalid(
-            wrong,
+            "both run and command are given" if file.run else "nothing to run",
             field="$.run",
             remedy="write exactly one of 'run: python train.py' and 'command: [python, train.py]'",
         )
-    if "run" in given:
-        if isinstance(given["run"], list):
-            remedy = "write one line of shell, as in 'run: python train.py', or 'command: [python, train.py]'"
-            raise Invalid("is a list, and runs in a shell", field="$.run", remedy=remedy)
-        return fields.text(given["run"], "$.run"), None
-    command = fields.words(given["command"], "$.command", _argument)
-    if isinstance(given["command"], str):
-        raise Invalid(
-            "is one text", field="$.command", remedy="write a list, or use run: for a line of shell"
-        )
-    if not command or not command[0]:
+    if file.command is not None and not (file.command and file.command[0]):
         raise Invalid("names no program", field="$.command", remedy="write at least one word")
-    return None, command
-
-
-def _argument(value: object, path: str) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(fields.number(value, path))
-    if isinstance(value, str):
-        return fields.plain(value, path)
-    raise Invalid("is not a text", field=path, remedy="quote it, so that it is passed on as it is written")
+    return JobSpec(
+        name=file.name or default_name(file.run, file.command),
+        run=file.run,
+        command=file.command,
+        setup=file.setup,
+        workdir=_workdir(file.workdir),
+        env=file.env,
+        outputs=file.outputs,
+        nodes=asked.nodes,
+        resources=asked.resources,
+        estimate_s=file.estimate,
+        speed=file.speed,
+        spot_policy=file.spot_policy,
+        checkpoint=None if file.checkpoint is None else Checkpoint(**asdict(file.checkpoint)),
+        retry=Retry(**asdict(file.retry)),
+        placement=placement_of(file.placement),
+        labels=file.labels,
+        stop_within_s=_stop_within_s(file),
+        inputs=inputs_of(file.inputs, "$.inputs") or UNSET,
+        image=file.image,
+        secrets=tuple(dict.fromkeys(file.secrets)) or UNSET,
+        forms=asked.forms,
+        elastic=asked.elastic,
+        ordered=asked.ordered,
+        patience_s=file.patience,
+    )
 
 
 def default_name(run: str | None, command: tuple[str, ...] | None) -> str:
@@ -250,118 +400,36 @@ def _names_program(word: str) -> bool:
     )
 
 
-def _workdir(value: object) -> str:
-    word = fields.text(value, "$.workdir")
+def _workdir(word: str | None) -> str | None:
+    if word is None:
+        return None
     if not _BLOB.fullmatch(word):
         remedy = "submit with `federator submit` or federator.client, which upload the folder"
         raise Invalid("is not the hash of an uploaded folder (sha256:…)", field="$.workdir", remedy=remedy)
     return word.removeprefix(BLOB_PREFIX)
 
 
-def _env(value: object) -> dict[str, str]:
-    env = fields.pairs(value, "$.env", limit=1000)
-    for key in env:
-        if not _ENV_NAME.fullmatch(key):
-            raise Invalid(
-                f"{key[:80]!r} is not the name of a variable",
-                field="$.env",
-                remedy="use letters, digits and '_'",
-            )
-        if key.startswith("FEDERATOR_") or key == "CUDA_VISIBLE_DEVICES":
-            raise Invalid(
-                "is set by the site", field=f"$.env.{key}", remedy="leave it out, or choose another name"
-            )
-    return env
-
-
-def _glob(value: object, path: str) -> str:
-    pattern = fields.text(value, path, limit=1000)
-    if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
-        remedy = "name files below the working directory, for example results/**"
-        raise Invalid(f"{pattern[:80]!r} leaves the working directory", field=path, remedy=remedy)
-    if pattern.split("/").count("**") > MAX_ANY_FOLDERS:
-        # Each more goes through the whole work directory again, at every place that the one before it has found.
-        remedy = "one ** stands for folders of any depth"
-        raise Invalid(f"has more than {MAX_ANY_FOLDERS} steps of **", field=path, remedy=remedy)
-    return pattern
-
-
-def _speed(value: object) -> dict[str, float]:
-    given = fields.mapping(value, "$.speed")
-    return {
-        read_model(model, "$.speed"): float(fields.number(factor, f"$.speed.{model}", low=0.001, high=1000))
-        for model, factor in given.items()
-    }
-
-
-def _checkpoint(value: object, path: str) -> Checkpoint:
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, ("signal", "grace", "every", "uri"))
-    signal = given.get("signal", Checkpoint().signal)
-    grace_s = fields.duration_s(given["grace"], f"{path}.grace") if "grace" in given else Checkpoint().grace_s
-    if grace_s > MAX_GRACE_S:
-        raise Invalid("is too long", field=f"{path}.grace", remedy=f"write at most {MAX_GRACE_S / 3600:g}h")
-    return Checkpoint(
-        signal=fields.one_of(
-            signal.removeprefix("SIG") if isinstance(signal, str) else signal, f"{path}.signal", SIGNALS
-        ),
-        grace_s=grace_s,
-        every_s=fields.duration_s(given["every"], f"{path}.every", low_s=1) if "every" in given else None,
-        uri=read_place(given["uri"], f"{path}.uri") if "uri" in given else msgspec.UNSET,
-    )
-
-
-def _retry(value: object, path: str) -> Retry:
-    given = fields.mapping(value, path)
-    fields.known_only(
-        given, path, ("on", "max", "backoff"), elsewhere={"on_events": "on", "max_restarts_on_errors": "max"}
-    )
-    default = Retry()
-    return Retry(
-        on=fields.words(
-            given.get("on", default.on), f"{path}.on", lambda word, at: fields.one_of(word, at, RETRY_ON)
-        ),
-        max=fields.whole(given.get("max", default.max), f"{path}.max", low=0, high=MAX_RETRIES),
-        backoff_s=fields.duration_s(given["backoff"], f"{path}.backoff", low_s=0)
-        if "backoff" in given
-        else default.backoff_s,
-    )
-
-
-def _stop_within_s(value: object, path: str, checkpoint: Checkpoint) -> float | msgspec.UnsetType:
+def _stop_within_s(file: JobFile) -> float | UnsetType:
     """Time for the whole grace must be left once it is known that no answer comes any more."""
-    if value == "keep":
-        return msgspec.UNSET
-    if not isinstance(value, dict):
-        remedy = "write keep, or 'stop_within: 1h' below it"
-        raise Invalid("is not known here", field=path, remedy=remedy)
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, ("stop_within",))
-    path = f"{path}.stop_within"
-    if "stop_within" not in given:
-        raise Invalid("is missing", field=path, remedy="say how soon the work must be gone, for example 1h")
-    stop_within_s = fields.duration_s(given["stop_within"], path)
-    least_s = checkpoint.grace_s + LEAST_BEYOND_GRACE_S
-    if stop_within_s < least_s:
+    if not isinstance(file.on_disconnect, Disconnect):
+        return UNSET
+    grace_s = (file.checkpoint or CheckpointFile()).grace_s
+    least_s = grace_s + LEAST_BEYOND_GRACE_S
+    if file.on_disconnect.stop_within < least_s:
         raise Invalid(
-            f"is too short for a grace of {format_duration(checkpoint.grace_s)}",
-            field=path,
+            f"is too short for a grace of {format_duration(grace_s)}",
+            field="$.on_disconnect.stop_within",
             remedy=f"write at least {format_duration(least_s)}, or shorten checkpoint.grace",
         )
-    return stop_within_s
+    return file.on_disconnect.stop_within
 
 
-def _optional_duration_s(given: Mapping[str, object], key: str) -> float | None:
-    return fields.duration_s(given[key], f"$.{key}") if key in given else None
-
-
-def _deadline_at(given: Mapping[str, object], now: float) -> float | None:
-    if "deadline" in given and "finish_within" in given:
+def _deadline_at(file: JobFile, now: float) -> float | None:
+    if file.deadline is not None and file.finish_within is not None:
         raise Invalid(
             "cannot be combined with deadline", field="$.finish_within", remedy="write one of the two"
         )
-    if "deadline" in given:
-        return fields.instant_at(given["deadline"], "$.deadline", now=now)
-    if "finish_within" in given:
-        return now + fields.duration_s(given["finish_within"], "$.finish_within")
-    return None
+    if file.deadline is not None and file.deadline <= now:
+        remedy = "write a time in the future, or finish_within: 12h"
+        raise Invalid("is in the past", field="$.deadline", remedy=remedy)
+    return file.deadline if file.finish_within is None else now + file.finish_within

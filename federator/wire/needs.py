@@ -4,6 +4,7 @@ Sites say by the same words what they have (`SiteReport.abilities`); one that la
 """
 
 import re
+from typing import Annotated
 
 import msgspec
 
@@ -39,12 +40,11 @@ def read_image(value: object, path: str) -> str:
     return word
 
 
-def read_secrets(value: object, path: str) -> tuple[str, ...]:
-    """Names of secrets, in order, each once; their values are with the sites alone. Raises `Invalid`."""
-    names = fields.words(value, path, fields.name)
-    if len(names) > MAX_SECRETS:
-        raise Invalid(f"has {len(names)} entries; at most {MAX_SECRETS} are taken", field=path)
-    return tuple(dict.fromkeys(names))
+Image = Annotated[
+    str, fields.written(read_image, "pytorch/pytorch:2.4.0", pattern=f"^{_IMAGE.pattern}$", maxLength=500)
+]
+Secrets = Annotated[tuple[fields.Name, ...], fields.alone(MAX_SECRETS)]
+"""Names of secrets; their values are with the sites alone."""
 
 
 def needs_of(spec: JobSpec) -> tuple[str, ...]:

@@ -1,121 +1,204 @@
 """A decoded mapping into a record, with an error that names the field and the remedy.
 
-Settings of providers and specs of policies are plain records whose fields say it all; msgspec decodes and checks them. What it
-says of a mistake is turned here into the sentence that every other error has: where, what, and what would be right.
+Files, settings, requests and specs of policies are records whose fields say it all. They are walked here, so that each fault is told where it is; what a field holds is
+read as its type says (`federator.wire.fields.written`), or else converted by msgspec. What it should have been is told in the words of its JSON Schema.
 """
 
-import re
-from typing import TypeVar
+from collections.abc import Iterable
+from functools import cache, partial, reduce
+from math import isfinite
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec.inspect import (
-    DictType,
-    EnumType,
-    ListType,
-    LiteralType,
-    StructType,
-    Type,
-    UnionType,
-    VarTupleType,
-    type_info,
-)
 
 from federator.kernel.errors import Invalid
+from federator.wire.fields import Read, shown
 from federator.wire.nearest import nearest
+from federator.wire.schema import choices, example_of, in_words, type_schema
 
 T = TypeVar("T")
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
-_EXPECTED = re.compile(r"Expected `(?P<want>[^`]*)`, got `(?P<got>[^`]*)`")
-_BOUND = re.compile(r"Expected `(?P<want>[a-z]+)` (?P<length>of length )?(?P<than>[<>]=?) (?P<limit>\S+)")
-_CHOICE = re.compile(r"Invalid enum value (?P<got>.*)", re.DOTALL)
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(?:\d+|\.\.\.)\]")
-_WORDS = {
-    "object": "a mapping",
-    "array": "a list",
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "null": "nothing",
-}
-_BOUNDS = {">=": "of at least", ">": "above", "<=": "of at most", "<": "below"}
+LONGEST_KEY = 80
+"""Characters of a key that a path repeats."""
+MOST_ENTRIES = 10**6
+"""Of a list that says nothing else."""
+
+
+class _Slot(NamedTuple):
+    """A field of a record: its name in the code, its type, and how it is read."""
+
+    name: str
+    kind: Any
+    read: Read
+    required: bool
 
 
 def decode(value: object, into: type[T], path: str) -> T:
-    """`value` as a record of type `into`. Raises `Invalid` with a field below `path`."""
+    """`value` as a record, or another type, `into`. Raises `Invalid`, or what the types of fields raise, with a field at or below `path`."""
+    read: T = _reader(into)(value, path)
+    return read
+
+
+def _reader(kind: Any) -> Read:
+    """How a value of that type is read."""
+    bare, told = _bare(kind)
+    args, origin = get_args(bare), get_origin(bare)
+    if "read" in told:
+        read: Read = told["read"]
+        return read
+    if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        return _record(bare)
+    if origin is tuple:
+        return partial(_list, kind, _reader(args[0]))
+    if origin is dict:
+        return partial(_mapping, kind, _reader(args[0]), _reader(args[1]))
+    if origin in (Union, UnionType):
+        return _union(args)
+    return partial(_plain, kind, kind)
+
+
+def _bare(kind: Any) -> tuple[Any, dict[str, Any]]:
+    """A type without its annotations, and what they say to the reader."""
+    if get_origin(kind) is not Annotated:
+        return kind, {}
+    told: dict[str, Any] = {}
+    for meta in kind.__metadata__:
+        told |= {"least": meta.min_length or 0, "most": meta.max_length or MOST_ENTRIES} | (meta.extra or {})
+    return get_args(kind)[0], told
+
+
+@cache
+def _record(record: type[msgspec.Struct]) -> Read:
+    slots = {
+        each.encode_name: _Slot(each.name, each.type, _reader(each.type), each.required)
+        for each in msgspec.structs.fields(record)
+    }
+
+    tag = record.__struct_config__.tag_field
+
+    def read(value: object, path: str) -> msgspec.Struct:
+        if not isinstance(value, dict):
+            raise _unlike(record, value, path, slots)
+        given = {}
+        for key, entry in value.items():
+            if key == tag:
+                continue
+            if key not in slots:
+                raise _unknown(key, path, record)
+            if entry is not None or _takes_nothing(slots[key].kind):
+                given[slots[key].name] = slots[key].read(entry, f"{path}.{key}")
+        for key, slot in slots.items():
+            if slot.required and slot.name not in given:
+                example = example_of(type_schema(slot.kind))
+                raise Invalid(
+                    "is missing", field=f"{path}.{key}", remedy=f"write for example {key}: {example}"
+                )
+        return record(**given)
+
+    return read
+
+
+def _unknown(key: object, path: str, record: type[msgspec.Struct]) -> Invalid:
+    """A field that nobody acts on; with what other systems' name for it is here, or the nearest known name."""
+    if not isinstance(key, str):
+        return Invalid(f"the key {shown(key)} is not a text", field=path, remedy=f'quote it: "{shown(key)}"')
+    known = [each.encode_name for each in msgspec.structs.fields(record)]
+    near = getattr(record, "elsewhere", {}).get(key) or nearest(key, known)
+    remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
+    name = key[:LONGEST_KEY]
+    return Invalid(f"there is no field {name!r}", field=f"{path}.{name}", remedy=remedy)
+
+
+def _list(kind: Any, read: Read, value: object, path: str) -> tuple[object, ...]:
+    told = _bare(kind)[1]
+    if told.get("alone") and not isinstance(value, list | tuple):
+        value = (value,)
+    if not isinstance(value, list | tuple):
+        raise _unlike(kind, value, path)
+    if len(value) < (least := told.get("least", 0)):
+        raise Invalid(f"has {len(value)} entries", field=path, remedy=f"write at least {least}")
+    if len(value) > (most := told.get("most", MOST_ENTRIES)):
+        raise Invalid(f"has {len(value)} entries; at most {most} are taken", field=path)
+    return tuple(read(entry, f"{path}[{index}]") for index, entry in enumerate(value))
+
+
+def _mapping(kind: Any, read_key: Read, read: Read, value: object, path: str) -> dict[object, object]:
+    if not isinstance(value, dict):
+        raise _unlike(kind, value, path)
+    nothing = _takes_nothing(get_args(_bare(kind)[0])[1])
+    return {
+        read_key(key, path): read(entry, f"{path}.{str(key)[:LONGEST_KEY]}")
+        for key, entry in value.items()
+        if entry is not None or nothing
+    }
+
+
+def _takes_nothing(kind: Any) -> bool:
+    """Whether null is a value there; elsewhere it is as if nothing had been written."""
+    return kind in (object, Any) or NoneType in get_args(_bare(kind)[0])
+
+
+def _union(kinds: tuple[Any, ...]) -> Read:
+    """Of several types the one that the value looks like: a mapping, a list, or a word."""
+    some = tuple(each for each in kinds if each not in (NoneType, msgspec.UnsetType))
+    readers = {_shape(each): _reader(each) for each in some}
+    if any(_bare(each)[1].get("alone") for each in some):
+        readers.setdefault("word", readers["list"])
+    words = tuple(each for each in some if _shape(each) == "word")
+    if len(records := [each for each in some if _shape(each) == "mapping"]) > 1:
+        readers["mapping"] = partial(_tagged, {each.__struct_config__.tag: each for each in records})
+    if len(some) > 1 and words and not any("read" in _bare(each)[1] for each in words):
+        readers["word"] = partial(_plain, reduce(or_, words), reduce(or_, some))
+
+    def read(value: object, path: str) -> object:
+        if value is None and NoneType in kinds:
+            return None
+        shape = (
+            "mapping" if isinstance(value, dict) else "list" if isinstance(value, list | tuple) else "word"
+        )
+        if len(some) > 1 and shape not in readers:
+            raise _unlike(reduce(or_, some), value, path)
+        return readers[shape if len(some) > 1 else _shape(some[0])](value, path)
+
+    return read
+
+
+def _tagged(records: dict[str, type[msgspec.Struct]], value: Any, path: str) -> object:
+    """One of several records, which its tag tells."""
+    field = next(iter(records.values())).__struct_config__.tag_field
+    tag = value.get(field)
+    if not isinstance(tag, str) or tag not in records:
+        remedy = f"write {', '.join(records)}"
+        raise Invalid(f"cannot be {shown(tag)}", field=f"{path}.{field}", remedy=remedy)
+    return _record(records[tag])(value, path)
+
+
+def _shape(kind: Any) -> str:
+    bare, told = _bare(kind)
+    if "read" in told:
+        return "word"
+    if (isinstance(bare, type) and issubclass(bare, msgspec.Struct)) or get_origin(bare) is dict:
+        return "mapping"
+    return "list" if get_origin(bare) is tuple else "word"
+
+
+def _plain(kind: Any, whole: Any, value: object, path: str) -> object:
+    """What msgspec converts by itself; `whole`: all that may stand there."""
     try:
-        return msgspec.convert(value, into)
-    except msgspec.ValidationError as error:
-        raise _invalid(str(error), into, path) from None
+        found: object = msgspec.convert(value, kind)
+    except (ValueError, OverflowError):  # msgspec's own is one; so is a text that is not Unicode
+        raise _unlike(whole, value, path) from None
+    if isinstance(found, float) and not isfinite(found):
+        raise _unlike(whole, value, path)
+    return found
 
 
-def _invalid(complaint: str, into: type, path: str) -> Invalid:
-    what, at, place = complaint.rpartition(" - at `$")
-    what, below = (what, place.removesuffix("`")) if at else (complaint, "")
-    if unknown := _UNKNOWN.fullmatch(what):
-        name = unknown["name"]
-        known = _names_at(type_info(into), below)
-        near = nearest(name, known)
-        remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}" if known else None
-        return Invalid(f"there is no field {name[:80]!r}", field=f"{path}{below}.{name[:80]}", remedy=remedy)
-    if missing := _MISSING.fullmatch(what):
-        return Invalid("is missing", field=f"{path}{below}.{missing['name']}", remedy="write it")
-    if expected := _EXPECTED.fullmatch(what):
-        wanted = [word.strip() for word in expected["want"].split("|") if word.strip() != "null"]
-        want = " or ".join(_WORDS.get(word, word) for word in wanted)
-        got = _WORDS.get(expected["got"], expected["got"])
-        names = _names_at(type_info(into), below) if wanted == ["object"] else []
-        holds = f"known in it are {', '.join(names)}" if names else None
-        return Invalid(f"must be {want}, not {got}", field=f"{path}{below}", remedy=holds)
-    if bound := _BOUND.fullmatch(what):
-        length = " of a length" if bound["length"] else ""
-        want = f"{_WORDS.get(bound['want'], bound['want'])}{length} {_BOUNDS[bound['than']]} {bound['limit'].removesuffix('.0')}"
-        return Invalid(f"must be {want}", field=f"{path}{below}")
-    if choice := _CHOICE.fullmatch(what):
-        kind = _type_at(type_info(into), below)
-        values = _values_of(kind)
-        remedy = f"write {', '.join(values[:-1])} or {values[-1]}" if len(values) > 1 else None
-        return Invalid(f"is none of its values: {choice['got'][:80]}", field=f"{path}{below}", remedy=remedy)
-    return Invalid(what, field=f"{path}{below}")
-
-
-def _names_at(kind: Type, below: str) -> list[str]:
-    """The field names of the record that `below` leads to."""
-    found = _type_at(kind, below)
-    return [each.encode_name for each in found.fields] if isinstance(found, StructType) else []
-
-
-def _type_at(kind: Type, below: str) -> Type | None:
-    """What is expected where `below` leads to; None where that depends on what is written there."""
-    for step in _STEP.finditer(below):
-        kind = _record_in(kind)
-        if isinstance(kind, StructType):
-            inner = [each.type for each in kind.fields if each.encode_name == step[1]]
-            if not inner:  # one of several kinds of records, and not the first of them
-                return None
-            kind = inner[0]
-        elif isinstance(kind, VarTupleType | ListType):
-            kind = kind.item_type
-        elif isinstance(kind, DictType):
-            kind = kind.value_type
-    return _record_in(kind)
-
-
-def _values_of(kind: Type | None) -> list[str]:
-    """What may be written there, where it is one of a few words."""
-    if isinstance(kind, EnumType):
-        return [str(each.value) for each in kind.cls]
-    return [str(each) for each in kind.values] if isinstance(kind, LiteralType) else []
-
-
-def _record_in(kind: Type) -> Type:
-    """Of `Record | None`, the record; also of a choice of values."""
-    if isinstance(kind, UnionType):
-        inner = [
-            each
-            for each in kind.types
-            if isinstance(each, StructType | VarTupleType | ListType | DictType | EnumType | LiteralType)
-        ]
-        return inner[0] if inner else kind
-    return kind
+def _unlike(kind: Any, value: object, path: str, known: Iterable[str] = ()) -> Invalid:
+    """The value is not of that type; `known`: what is in a mapping of it."""
+    schema = type_schema(kind)
+    near = nearest(value, choices(schema)) if isinstance(value, str) else None
+    remedy = f"{f'did you mean {near}? ' if near else ''}write {in_words(schema)}"
+    return Invalid(
+        f"cannot be {shown(value)}", field=path, remedy=f"{remedy} of {', '.join(known)}" if known else remedy
+    )

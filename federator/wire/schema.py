@@ -2,7 +2,8 @@
 
 import ast
 import inspect
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,14 @@ import msgspec
 from msgspec.inspect import StructType, Type, type_info
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NULL = {"type": "null"}
+WORDS = {
+    "string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a mapping",
+    "null": "nothing", "anything": "anything",
+}  # fmt: skip
+BOUNDS = {
+    "minimum": "of at least", "exclusiveMinimum": "above", "maximum": "of at most", "exclusiveMaximum": "below", "maxLength": "of at most",
+}  # fmt: skip
 
 
 def file_schema(record: type[msgspec.Struct], title: str) -> dict[str, Any]:
@@ -19,8 +28,8 @@ def file_schema(record: type[msgspec.Struct], title: str) -> dict[str, Any]:
 
 def record_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
     """Of a record, as a reference into `$defs`. Each field is described."""
-    schema = msgspec.json.schema(record, schema_hook=lambda _: {"$comment": "anything"})
-    for kind in dict.fromkeys(_records(type_info(record))):
+    schema = type_schema(record)
+    for kind in _records(type_info(record), {}):
         part = schema["$defs"][kind.__name__]
         words = field_docs(kind)
         part["description"] = one_line(kind.__doc__ or "")
@@ -31,6 +40,83 @@ def record_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
             if written.get("default") is None or "$ref" in written:
                 written.pop("default", None)  # of a record, its own fields have them
     return schema
+
+
+def type_schema(kind: Any) -> dict[str, Any]:
+    """Of any type, without descriptions. What people write otherwise than JSON does is as its reader's type says."""
+    schema = msgspec.json.schema(kind, schema_hook=lambda _: {"$comment": "anything"})
+    words = {name: part for name, part in schema.get("$defs", {}).items() if "enum" in part}
+    found: dict[str, Any] = _written(schema, words)
+    found["$defs"] = {name: part for name, part in found.get("$defs", {}).items() if name not in words}
+    return found
+
+
+def _written(schema: Any, words: Mapping[str, dict[str, Any]]) -> Any:
+    """With what `federator.wire.fields` says of its types, and with choices of words where they are."""
+    if isinstance(schema, list | tuple):
+        return [_written(each, words) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "x-written" in schema:
+        return schema["x-written"] | {key: schema[key] for key in ("examples",) if key in schema}
+    found = {key: _written(each, words) for key, each in schema.items()}
+    if (name := found.get("$ref", "").rpartition("/")[2]) in words:
+        del found["$ref"]
+        found["enum"] = words[name]["enum"]
+    if found.pop("x-alone", False):
+        found = {"anyOf": [found["items"], found]}
+    return found
+
+
+def in_words(
+    schema: dict[str, Any], quote: str = "", see: Callable[[str], str] = lambda _: "a mapping"
+) -> str:
+    """What may be written, as a person says it. `see`: how a record is named, `quote`: round what is written as it stands."""
+    if "anyOf" in schema:
+        if schema["anyOf"][0] == schema["anyOf"][1].get("items"):
+            return f"{in_words(schema['anyOf'][0], quote, see)}, or a list of such"
+        kinds = [in_words(each, quote, see) for each in schema["anyOf"] if each != NULL]
+        return " or ".join(dict.fromkeys(kinds))
+    if words := schema.get("examples") or choices(schema):
+        return _listed([f"{quote}{each}{quote}" for each in words])
+    if "$ref" in schema:
+        return see(schema["$ref"].rpartition("/")[2])
+    kind = schema.get("type", "anything")
+    if kind == "array":
+        return f"a list of {_many(in_words(schema['items'], quote, see))}"
+    if kind == "object" and (values := schema.get("additionalProperties")):
+        return f"a mapping to {_many(in_words(values, quote, see))}"
+    return " or ".join(WORDS[each] for each in ([kind] if isinstance(kind, str) else kind)) + _range(schema)
+
+
+def _many(words: str) -> str:
+    return re.sub(r"\ba (text|number|whole number|mapping|list)", r"\1s", words)
+
+
+def _range(schema: dict[str, Any]) -> str:
+    if "minimum" in schema and "maximum" in schema:
+        return f" from {_number(schema['minimum'])} to {_number(schema['maximum'])}"
+    said = [f" {words} {_number(schema[key])}" for key, words in BOUNDS.items() if key in schema]
+    return " and".join(said) + (" characters" if "maxLength" in schema else "")
+
+
+def _number(bound: float) -> str:
+    return str(int(bound) if float(bound).is_integer() else bound)
+
+
+def _listed(words: list[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+
+
+def choices(schema: dict[str, Any]) -> list[str]:
+    """The words that may stand there, where it is one of a few."""
+    found = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    return [*map(str, found), *(word for each in schema.get("anyOf", ()) for word in choices(each))]
+
+
+def example_of(schema: dict[str, Any]) -> str:
+    """One value of it."""
+    return str([*schema.get("examples", ()), *choices(schema), "…"][0])
 
 
 def field_docs(record: type[msgspec.Struct]) -> dict[str, str]:
@@ -56,14 +142,14 @@ def _text(node: ast.stmt) -> str:
     return ""
 
 
-def _records(kind: Type) -> Iterator[type[msgspec.Struct]]:
-    """The records that a type is made of, itself first."""
-    if isinstance(kind, StructType):
-        yield kind.cls
+def _records(kind: Type, found: dict[type[msgspec.Struct], None]) -> Iterable[type[msgspec.Struct]]:
+    """The records that a type is made of, besides those that were found before."""
+    if isinstance(kind, StructType) and kind.cls not in found:
+        found[kind.cls] = None
         for field in kind.fields:
-            yield from _records(field.type)
-    for name in ("type", "item_type", "value_type"):
-        if inner := getattr(kind, name, None):
-            yield from _records(inner)
-    for each in getattr(kind, "types", ()):
-        yield from _records(each)
+            _records(field.type, found)
+    inner = [getattr(kind, name, None) for name in ("type", "item_type", "value_type")]
+    for each in [*inner, *getattr(kind, "types", ())]:
+        if each is not None:
+            _records(each, found)
+    return found

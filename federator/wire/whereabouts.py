@@ -1,5 +1,7 @@
 """Where a job may run, as its file says: kinds of sites, sites, labels, and how its nodes lie to each other."""
 
+from typing import Annotated, ClassVar
+
 import msgspec
 
 from federator.kernel.errors import Invalid
@@ -8,7 +10,6 @@ from federator.model.sites import SiteKind
 from federator.wire import fields
 from federator.wire.nearest import nearest
 
-KINDS = tuple(SiteKind)
 NEARLY = 0.85
 
 
@@ -25,33 +26,6 @@ def read_labels(value: object, path: str) -> dict[str, str]:
     return labels
 
 
-def read_placement(value: object, path: str) -> PlacementConstraints:
-    """A job's `placement`. Raises `Invalid`."""
-    given = fields.mapping(value, path)
-    fields.known_only(
-        given,
-        path,
-        ("kinds", "sites", "not_sites", "labels", "together"),
-        {"kind": "kinds", "site": "sites"},
-    )
-    placement = PlacementConstraints(
-        kinds=fields.words(
-            given.get("kinds", ()), f"{path}.kinds", lambda word, at: fields.one_of(word, at, KINDS)
-        ),
-        sites=fields.words(given.get("sites", ()), f"{path}.sites", fields.name),
-        not_sites=fields.words(given.get("not_sites", ()), f"{path}.not_sites", fields.name),
-        labels=read_labels(given["labels"], f"{path}.labels") if "labels" in given else {},
-        together=_together(given["together"], f"{path}.together") if "together" in given else msgspec.UNSET,
-    )
-    if placement.sites and set(placement.sites) <= set(placement.not_sites):
-        raise Invalid(
-            "excludes every site that placement.sites names",
-            field=f"{path}.not_sites",
-            remedy="leave one of the two out",
-        )
-    return placement
-
-
 def _together(value: object, path: str) -> str:
     """One of two words, or the name of a label; a label is not called nearly as one of the words."""
     word = fields.text(value, path, limit=100)
@@ -64,3 +38,39 @@ def _together(value: object, path: str) -> str:
             remedy=f"did you mean {near}? write host, spread, or the name of a label such as rack",
         )
     return word
+
+
+Labels = Annotated[
+    dict[str, str], fields.written(read_labels, "{region: eu}", **fields.PAIRS, maxProperties=64)
+]
+Names = Annotated[tuple[fields.Name, ...], fields.alone()]
+
+
+class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where it may run; all that is given must hold."""
+
+    elsewhere: ClassVar = {"kind": "kinds", "site": "sites"}
+
+    kinds: Annotated[tuple[SiteKind, ...], fields.alone()] = ()
+    """Kinds of sites. Left out: any."""
+    sites: Names = ()
+    """Only these sites."""
+    not_sites: Names = ()
+    """Any site but these."""
+    labels: Labels = {}
+    """Only sites with these labels."""
+    together: Annotated[str, fields.written(_together, "host", "spread", "rack")] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
+    """How a gang's nodes lie: all on one host; each on a host of its own; or, by any other word, on hosts whose label of that name is the same. Left out: as it comes."""
+
+
+def placement_of(placement: Placement) -> PlacementConstraints:
+    """As a spec has it. Raises `Invalid` for what admits no site."""
+    if placement.sites and set(placement.sites) <= set(placement.not_sites):
+        raise Invalid(
+            "excludes every site that placement.sites names",
+            field="$.placement.not_sites",
+            remedy="leave one of the two out",
+        )
+    return PlacementConstraints(**msgspec.structs.asdict(placement))

@@ -20,7 +20,7 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
-from federator.wire.fields import duration_s, money_usd, queue, read_patience_s, size_mib
+from federator.wire.fields import MAX_PATIENCE_S, duration_s, money_usd, queue, size_mib
 from federator.wire.records import decode
 from federator_policies.whose import read_groups, read_users
 
@@ -321,7 +321,7 @@ def _prices(policy: str, path: str, given: QueueSpec) -> list[Rule]:
 
 
 def _patience_s(value: str | None) -> float | None:
-    return None if value is None else read_patience_s(value, "$.spec.patience")
+    return None if value is None else duration_s(value, "$.spec.patience", low_s=0.0, high_s=MAX_PATIENCE_S)
 
 
 def _optional_s(value: str | None, field: str) -> float | None:

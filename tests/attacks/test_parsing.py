@@ -9,8 +9,7 @@ import yaml
 
 from federator.api import jobs, parsing
 from federator.kernel.errors import Invalid, TooLarge
-from federator.wire.forms import read_asked
-from federator.wire.jobfile import JobRequest, read_job_text
+from federator.wire.jobfile import JobRequest, read_job, read_job_text
 from federator.wire.yamltext import MAX_BYTES, MAX_PATH, MAX_VALUES, read_documents
 from tests.integration.api.rig import Rig
 
@@ -96,7 +95,7 @@ def test_a_long_list_of_resources_is_refused_before_its_entries_are_read(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     read: list[object] = []
-    monkeypatch.setattr("federator.wire.forms.read_sizes", lambda value, _path: read.append(value))
+    monkeypatch.setattr("federator.wire.fields.number", lambda value, *_, **__: read.append(value))
     with pytest.raises(Invalid, match="has 30000 entries"):
-        read_asked({"resources": {name: [{"gpus": 1}] * 30_000}})
+        read_job({"run": "x", "resources": {name: [{"cpus": 1}] * 30_000}}, now=0.0)
     assert not read

@@ -9,7 +9,7 @@ import pytest
 from federator.api.routes import ROUTES
 from federator.api.table import Gate
 from federator.wire import link
-from federator.wire.jobfile import KNOWN
+from federator.wire.jobfile import JobFile
 from tests.integration.api.rig import Rig
 
 ATOMS: list[Any] = [
@@ -36,7 +36,7 @@ async def test_job_files_of_nonsense(rig: Rig, seed: int) -> None:
     chance = random.Random(seed)
     for _ in range(100):
         document = {"run": "true"} | {
-            chance.choice(KNOWN): anything(chance) for _ in range(chance.randint(1, 4))
+            chance.choice(JobFile.__struct_fields__): anything(chance) for _ in range(chance.randint(1, 4))
         }
         for path in ("/v1/jobs", "/v1/preview"):
             answer = await rig.ask("POST", path, json=document)

@@ -12,8 +12,8 @@ from federator.kernel.errors import Invalid
     ("text", "field", "words"),
     [
         ("turn: {certify_every: -1}", "$.turn.certify_every", "at least 0, not -1 (100 if left out)"),
-        ("turn: {minimum_gap_s: .nan}", "$.turn.minimum_gap_s", "must be a number, not a text"),
-        ("retention: {jobs_s: 1e999}", "$.retention.jobs_s", "at least 0, not inf"),
+        ("turn: {minimum_gap_s: .nan}", "$.turn.minimum_gap_s", "write a number"),
+        ("retention: {jobs_s: 1e999}", "$.retention.jobs_s", "cannot be inf"),
         ("leases: {poll_s: 0}", "$.leases.poll_s", "above 0"),
         (
             "turn: {stages: [greedy, magic]}",

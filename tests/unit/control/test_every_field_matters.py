@@ -11,7 +11,7 @@ import pytest
 
 from federator.model.jobs import JobStatus
 from federator.model.sites import Member, Site, SiteKind
-from federator.wire.jobfile import KNOWN, read_job
+from federator.wire.jobfile import JobFile, read_job
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
@@ -348,4 +348,4 @@ async def test_must_rents_where_the_queue_allows_it() -> None:
 
 
 def test_the_table_is_complete() -> None:
-    assert set(CHANGES) | AT_SITES == set(KNOWN)
+    assert set(CHANGES) | AT_SITES == set(JobFile.__struct_fields__)

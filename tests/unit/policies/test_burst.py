@@ -163,7 +163,7 @@ def test_a_window_over_midnight_is_two_and_the_second_is_the_next_day() -> None:
     ("spec", "field", "says"),
     [
         ({"who": {"queue": ["a"]}}, "$.spec.who.queue", "did you mean queues?"),
-        ({"who": {"queues": "a"}}, "$.spec.who.queues", "must be a list"),
+        ({"who": {"queues": "a"}}, "$.spec.who.queues", "write a list"),
         ({"who": {"queues": ["a", "/b"]}}, "$.spec.who.queues[1]", "research/vision"),
         ({"when": {"mode": "cheap"}}, "$.spec.when.mode", "cheap"),
         ({"when": {"mode": "threshold"}}, "$.spec.when.after_wait", "30m"),

@@ -87,7 +87,7 @@ def test_a_night_belongs_to_the_day_on_which_it_begins() -> None:
             "$.spec.closed[0].last_day",
             "later day",
         ),
-        (prices(add_usd_per_gpu_hour=-1), "$.spec.prices[0].add_usd_per_gpu_hour", "at least 0"),
+        (prices(add_usd_per_gpu_hour=-1), "$.spec.prices[0].add_usd_per_gpu_hour", "from 0 to"),
     ],
 )
 def test_a_mistake_is_named_with_its_place_and_remedy(given: object, field: str, says: str) -> None:

@@ -55,7 +55,7 @@ def test_no_field_is_accepted_that_has_no_effect() -> None:
     [
         (spec(who={}), "$.spec.who", "is empty"),
         ({"who": WHO}, "$.spec.may_displace", "is missing"),
-        (spec(priority_gap=0), "$.spec.priority_gap", "at least 1"),
+        (spec(priority_gap=0), "$.spec.priority_gap", "from 1 to"),
         (spec(minimum_run="soon"), "$.spec.minimum_run", "90s"),
     ],
 )

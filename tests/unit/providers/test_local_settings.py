@@ -34,7 +34,7 @@ def read_offer(**changes: object) -> LocalConfiguration:
 @pytest.mark.parametrize(
     ("settings", "field", "says"),
     [
-        ("text", "$.providers.cloud.settings", "must be a mapping"),
+        ("text", "$.providers.cloud.settings", "write a mapping"),
         ({"command": ["x"]}, "$.providers.cloud.settings.state_dir", "missing"),
         ({"state_dir": "/x"}, "$.providers.cloud.settings.command", "missing"),
         ({"state_dir": "/x", "command": []}, "$.providers.cloud.settings.command", "empty"),

@@ -19,8 +19,8 @@ def fields(document: object) -> list[str | None]:
         ({}, ["$.run"]),
         ({"run": "x", "nodes": 0, "priority": 101}, ["$.nodes", "$.priority"]),
         ({"run": "x", "a": 1, "b": 2}, ["$.a", "$.b"]),
-        ({"run": "x", "resources": {"gpus": "?", "cpus": "?"}}, ["$.resources.gpus", "$.resources.cpus"]),
-        ({"run": "x", "after": [{}], "nodes": "two"}, ["$.nodes", "$.after[0]"]),
+        ({"run": "x", "resources": {"gpus": "?", "cpus": "?"}}, ["$.resources.cpus", "$.resources.gpus"]),
+        ({"run": "x", "after": [{}], "nodes": "two"}, ["$.after[0]", "$.nodes"]),
         ({"run": "x", "name": "a", "every": {"at": "@dayly"}}, ["$.every.at"]),
     ],
 )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
-from federator.wire.jobfile import KNOWN, encode_spec, read_job
+from federator.wire.jobfile import JobFile, encode_spec, read_job
 
 NOW = 1_760_000_000.0
 
@@ -20,13 +20,13 @@ VALUES = st.recursive(
     | st.sampled_from(["4", "A100:4", "1h", "0-9", "must", "10**9"]),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(max_size=8) | st.sampled_from(KNOWN), inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8) | st.sampled_from(JobFile.__struct_fields__), inner, max_size=4)
     ),
     max_leaves=12,
 )
 
 
-@given(st.dictionaries(st.sampled_from([*KNOWN, "other"]), VALUES, max_size=6) | VALUES)
+@given(st.dictionaries(st.sampled_from([*JobFile.__struct_fields__, "other"]), VALUES, max_size=6) | VALUES)
 def test_hostile_documents_are_read_or_refused(document: object) -> None:
     try:
         request = read_job(document, now=NOW)

@@ -49,8 +49,8 @@ def test_a_spec_with_inputs_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("written", "field", "says"),
     [
-        (4, "$.inputs", "not a list"),
-        ([4], "$.inputs[0]", "not a mapping"),
+        (4, "$.inputs[0]", "not a text"),
+        ([4], "$.inputs[0]", "not a text"),
         (["imagenet"], "$.inputs[0]", "use file, http, https, s3"),
         (["gs://bucket/x"], "$.inputs[0]", "use file, http, https, s3"),
         (["s3:/bucket/x"], "$.inputs[0]", "use file, http, https, s3"),
