@@ -120,7 +120,7 @@ $(VENV)/.demo-installed: requirements/demo.txt pyproject.toml | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/.made
-	@echo "Installing what working on Federator needs (some 120 MB, once; a minute or two) ..."
+	@echo "Installing what working on Federator needs (some 145 MB, once; a minute or two) ..."
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

@@ -1,7 +1,7 @@
 """Resolve the dependencies in pyproject.toml and write the locks under requirements/.
 
 `demo.txt` is what a running federation needs, with the build backend that installs the project in place; `dev.txt` is
-the same plus everything the checks and tests use, pinned to the same versions; `docs.txt` is what builds the documentation's site. All carry hashes and none names an
+the same plus everything the checks, the tests and the laboratory use, pinned to the same versions; `docs.txt` is what builds the documentation's site. All carry hashes and none names an
 index, so that they work wherever pip has been pointed. Run by `make lock`; arguments go on to pip-compile: `make lock ARGS=--upgrade`.
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
     running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
     roles = project["optional-dependencies"]
     extras = [each for role in ("gpu", "kubernetes", "etcd", "aws") for each in roles[role]]
-    compile_lock("dev", running + extras + groups["dev"], [])
+    compile_lock("dev", running + extras + groups["dev"] + groups["lab"], [])
     compile_lock("demo", running, ["--constraint=requirements/dev.txt"])
     compile_lock("docs", groups["docs"], ["--constraint=requirements/dev.txt"])
 

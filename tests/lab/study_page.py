@@ -106,16 +106,7 @@ def _heat(each: Series) -> str:
 
 
 def _bursts(each: Series, colour: str) -> str:
-    bars = [
-        (
-            offer,
-            colour,
-            start_s / 86_400.0,
-            end_s / 86_400.0,
-            f"{offer}: {format_duration(end_s - start_s)}, {_usd(usd)}",
-        )
-        for offer, start_s, end_s, usd in each.leases
-    ]
+    bars = [(offer, colour, start_s / 86_400.0, end_s / 86_400.0) for offer, start_s, end_s, _ in each.leases]
     return plots.timeline(bars, x_high=each.times_s[-1] / 86_400.0, x_text=_number, x_title="days")
 
 

@@ -110,13 +110,15 @@ def spot_table(rows: Sequence[Row]) -> Cells:
     return Cells(("work", "scheduler", *titles), tuple(lines))
 
 
-def picture(curves: Curves, colours: Mapping[str, str]) -> str:
-    """Misses over money, a line for each scheduler."""
+def picture(curves: Curves, colours: Mapping[str, str], *, key: bool = False) -> str:
+    """Misses over money, a line for each scheduler. `key`: with their names, for a file of its own."""
     drawn = [
         plots.Line(name, colours[name], [(point.usd, point.missed_pct) for point in reversed(best(points))])
         for name, points in curves.items()
     ]
-    return plots.lines(drawn, x_text=_usd, y_text=_plain, x_title="burst money, USD", y_title="missed, %")
+    return plots.lines(
+        drawn, x_text=_usd, y_text=_plain, x_title="burst money, USD", y_title="missed, %", key=key
+    )
 
 
 def _usd(value: float) -> str:

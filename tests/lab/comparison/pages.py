@@ -169,9 +169,7 @@ def _curves(rows: Sequence[Row]) -> list[str]:
 def pictures(table: Table) -> dict[str, str]:
     """The same, each by a name as a file of its own."""
     return {
-        f"bursting-{work}.svg": plots.standalone(
-            picture(curves, COLOUR), [(name, COLOUR[name]) for name in curves]
-        )
+        f"bursting-{work}.svg": picture(curves, COLOUR, key=True)
         for work, curves in curves_of(table.rows).items()
     }
 

@@ -26,7 +26,6 @@ from tests.lab.comparison.equal_misses import (
 from tests.lab.comparison.judging import Row
 from tests.lab.comparison.offers import A100, on_spot, usd_gpu_h
 from tests.lab.comparison.renting import SAVES_S
-from tests.lab.plots import standalone
 from tests.lab.schedulers import SCHEDULERS, patient
 from tests.support import ten_clusters
 from tests.unit.lab.test_comparison import row
@@ -67,11 +66,14 @@ def test_spot_stands_beside_on_demand_alone() -> None:
 
 
 def test_the_picture_has_a_line_for_each_scheduler() -> None:
-    drawn = picture({"ours": [Point("a", 1.0, 5.0)], "threshold": [Point("b", 2.0, 9.0)]}, {"ours": "red", "threshold": "blue"})  # fmt: skip
-    assert drawn.count("<polyline") == 2
-    root = ET.fromstring(standalone(drawn, [("ours", "red"), ("threshold", "blue")]))
+    curves = {"ours": [Point("a", 1.0, 5.0)], "threshold": [Point("b", 2.0, 9.0)]}
+    colours = {"ours": "red", "threshold": "blue"}
+    drawn = picture(curves, colours, key=True)
+    assert drawn == picture(curves, colours, key=True), "the same figures give the same file"
+    root = ET.fromstring(drawn)
     names = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"ours", "threshold"} <= set(names)
+    assert {"ours", "threshold", "burst money, USD"} <= set(names)
+    assert {"ours", "threshold"} <= {group.get("id") for group in root.iter("{http://www.w3.org/2000/svg}g")}
 
 
 def test_a_baseline_is_run_for_its_own_knob_and_once_for_all_deadlines_if_it_does_not_look_at_them() -> None:
