@@ -129,6 +129,8 @@ class TurnSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Once in so many turns, while a core is idle, a process of its own proves how good the last decision was: `federator_decision_gap_ratio`, `federator_decision_bound_usd`, and `federator decisions show` for that decision. 0: never."""
     learn: bool = True
     """Whether estimates are corrected by how earlier ones of the same name and owner have turned out, and speeds by how long runs on other GPU models took."""
+    first_forecasts: bool = True
+    """Whether what was expected first of a job that waits is kept with it, one write a job, so that `show` and `usage` say what came of it."""
     heartbeat_s: float = 30.0
     """A turn happens at least this often (clock seconds), events or not."""
 

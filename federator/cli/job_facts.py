@@ -7,12 +7,13 @@ from rich.text import Text
 from federator.cli.asked import asks_for, asks_for_any
 from federator.cli.columns import labels
 from federator.cli.output import expected, status
-from federator.cli.phrases import counted, usd, when_exactly
+from federator.cli.phrases import counted, duration, usd, when_exactly
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import Job, JobSpec
+from federator.model.jobs import FORECAST_SLACK_S, Job, JobSpec, JobStatus
 from federator.wire.http import JobDetail
 from federator.wire.widths import width_of, widths
 
+CENT_USD = 0.01
 NOT_HEARD = ("not heard", "its agent")
 """How it begins where the dispatcher says of a host that it is not heard."""
 
@@ -46,6 +47,8 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
             expected(detail.expected_finish_at, detail.finish_low_at, detail.finish_high_at, now),
         ),
         ("finish at home", when_exactly(waiting.home_finish_at if waiting else None, now)),
+        ("told first", _told_first(job, now)),
+        ("then came", _then_came(job)),
         ("deadline", when_exactly(job.deadline_at, now)),
         ("limits", _limits(job)),
         ("spent", _spent(job)),
@@ -59,6 +62,41 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
         ("decided by", _decided(detail)),
     ]
+
+
+def _told_first(job: Job, now: float) -> str:
+    """What was expected when anything was for the first time."""
+    told = job.first_forecast
+    if told is None:
+        return ""
+    cost = "" if told.spent_usd is None else f", {usd(told.spent_usd)}"
+    after = format_duration(max(0.0, told.at - job.submitted_at) // 1)
+    start = "start at once" if told.start_at - told.at < 1 else f"start {when_exactly(told.start_at, now)}"
+    return f"{start}, done {when_exactly(told.finish_at, now)}{cost}; said {after} after the submission"
+
+
+def _then_came(job: Job) -> str:
+    """How that turned out, as far as it has."""
+    told = job.first_forecast
+    if told is None:
+        return ""
+    start = (
+        "" if job.started_at is None else _came("start", job.started_at, told.start_at, told.start_high_at)
+    )
+    ended = job.finished_at if job.status is JobStatus.SUCCEEDED else None
+    finish = "" if ended is None else _came("end", ended, told.finish_at, told.finish_high_at)
+    more_usd = job.spent_usd - (told.spent_usd or 0.0)
+    known = ended is not None and told.spent_usd is not None and abs(more_usd) >= CENT_USD
+    cost = f"{usd(abs(more_usd))} {'more' if more_usd > 0 else 'less'}" if known else ""
+    return ", ".join(part for part in (start, finish, cost) if part)
+
+
+def _came(what: str, at: float, told_at: float, high_at: float) -> str:
+    away_s = at - told_at
+    if abs(away_s) < FORECAST_SLACK_S:
+        return f"{what} as told"
+    kept = "" if at <= high_at + FORECAST_SLACK_S else " (later than 90 of 100)"
+    return f"{what} {duration(abs(away_s))} {'later' if away_s > 0 else 'sooner'}{kept}"
 
 
 def _runs(spec: JobSpec) -> str:

@@ -106,9 +106,13 @@ def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], 
         Column("SUCCEEDED", lambda row: str(row.succeeded), right=True, least=100),
         Column("WAITED", lambda row: duration(row.wait_s), right=True),
         Column("LONGEST", lambda row: duration(row.longest_wait_s), right=True, least=120),
-        Column("DEADLINES", _deadlines, right=True),
+        Column("DEADLINES", lambda row: _share(row.deadlines_met, row.deadlines), right=True),
+        Column("STARTS AS TOLD", lambda row: _share(row.starts_kept, row.starts_told), right=True, least=140),
+        Column(
+            "ENDS AS TOLD", lambda row: _share(row.finishes_kept, row.finishes_told), right=True, least=140
+        ),
     )
 
 
-def _deadlines(row: UsageRow) -> str:
-    return f"{row.deadlines_met} of {row.deadlines} met" if row.deadlines else NONE
+def _share(met: int, of: int) -> str:
+    return f"{met} of {of}" if of else NONE

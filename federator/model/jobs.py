@@ -271,6 +271,30 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The site is left alone until then: after the first time only the member is avoided, where there is another."""
 
 
+class FirstForecast(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What was expected of a job when anything was for the first time. 90 of 100 such jobs start and are done by the `high` moments."""
+
+    at: float
+    start_at: float
+    start_high_at: float
+    finish_at: float
+    finish_high_at: float
+    spent_usd: float | None = None
+    """Rent and data; None: it was not known where it would run."""
+
+    def start_kept(self, started_at: float) -> bool:
+        """Whether it started by when it was to: what starts within a few seconds counts as at once."""
+        return started_at <= self.start_high_at + FORECAST_SLACK_S
+
+    def finish_kept(self, finished_at: float) -> bool:
+        """The same of its end."""
+        return finished_at <= self.finish_high_at + FORECAST_SLACK_S
+
+
+FORECAST_SLACK_S = 10.0
+"""What nobody would call late."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job's record. `placement` is the attempt that counts now; `epoch` counts attempts. Times are seconds since the epoch."""
 
@@ -338,6 +362,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: Reason | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    first_forecast: FirstForecast | None = None
+    """What people were told first; None where nothing was, or by a version that did not keep it."""
     spent_usd: float = 0.0
     gpu_s: float = 0.0
     outcome: Outcome | None = None

@@ -245,6 +245,7 @@ def _settings(world: World, scheduler: Scheduler) -> Settings:
             fast_path=scheduler.ours,
             window=scheduler.ours,
             learn=scheduler.learns,
+            first_forecasts=False,
         ),
         link=LinkSettings(
             report_every_s=REPORT_EVERY_S, unreachable_after_s=4 * REPORT_EVERY_S, look_s=LOOK_S

@@ -40,6 +40,13 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that had one,"""
     deadlines_met: int = 0
     """and those that were done by then."""
+    starts_told: int = 0
+    """Jobs that have started and whose first forecast is kept,"""
+    starts_kept: int = 0
+    """and those that started by the end of its range (90 of 100 should)."""
+    finishes_told: int = 0
+    finishes_kept: int = 0
+    """The same of the ends of jobs that succeeded."""
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -142,6 +142,8 @@ class Changes:
     deletes: list[str] = field(default_factory=list)
     relies_on: list[str] = field(default_factory=list)
     """Keys of rows that must still be as they are when this is written, though it does not write them."""
+    quiet: bool = False
+    """No decision reads what it changes: no turn follows."""
 
     def put(self, *records: Record) -> None:
         """Write these rows."""

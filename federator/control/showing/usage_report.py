@@ -42,6 +42,10 @@ class _Sums:
     longest_wait_s: float = 0.0
     deadlines: int = 0
     deadlines_met: int = 0
+    starts_told: int = 0
+    starts_kept: int = 0
+    finishes_told: int = 0
+    finishes_kept: int = 0
 
     def add_line(self, line: LedgerEntry) -> None:
         """One line of the ledger."""
@@ -68,6 +72,13 @@ class _Sums:
         if job.outcome is not None and job.outcome.missed_deadline is not None:
             self.deadlines += 1
             self.deadlines_met += not job.outcome.missed_deadline
+        told = job.first_forecast
+        if told is not None and job.started_at is not None:
+            self.starts_told += 1
+            self.starts_kept += told.start_kept(job.started_at)
+        if told is not None and job.finished_at is not None and job.status is JobStatus.SUCCEEDED:
+            self.finishes_told += 1
+            self.finishes_kept += told.finish_kept(job.finished_at)
 
 
 class UsageSums:
@@ -157,6 +168,10 @@ def _row(sums: _Sums, cents: Sequence[int], group: dict[Key, str]) -> UsageRow:
         longest_wait_s=sums.longest_wait_s if sums.started else None,
         deadlines=sums.deadlines,
         deadlines_met=sums.deadlines_met,
+        starts_told=sums.starts_told,
+        starts_kept=sums.starts_kept,
+        finishes_told=sums.finishes_told,
+        finishes_kept=sums.finishes_kept,
     )
 
 

@@ -17,6 +17,7 @@ from federator.control.record.records import Changes, Records, row_key
 from federator.control.record.scribe import Scribe, reason_of
 from federator.control.renting.proposals import with_approval_spent
 from federator.control.reports.gangs import parts_of
+from federator.control.turns.first_forecasts import with_first_forecast
 from federator.control.turns.observation import Observer, expected_ready_at
 from federator.control.turns.reuse import offer_of, warm_machines
 from federator.model.capacity import Lease, LeaseStatus, Market, Offer, Shape
@@ -93,7 +94,9 @@ class Committer:
             model=pool.model if pool else "",
         )
         changes.put(placement)
-        self._scribe.place(changes, self._free_to_change(job), placement, reason_of(action))
+        self._scribe.place(
+            changes, self._told(self._free_to_change(job), placement), placement, reason_of(action)
+        )
         lease = self._records.leases.get(action.lease or "")
         if lease is not None:
             self._extend(changes, lease, placement)
@@ -161,9 +164,8 @@ class Committer:
             action = _with_warm(action, len(warm))
         placement = msgspec.structs.replace(placement, because=action.because, reason=action.reason)
         changes.put(*new, placement)
-        self._scribe.place(
-            changes, self._free_to_change(with_approval_spent(job)), placement, reason_of(action)
-        )
+        job_then = self._told(self._free_to_change(with_approval_spent(job)), placement)
+        self._scribe.place(changes, job_then, placement, reason_of(action))
         if new:
             changes.put(self._rented(new, job, action))
         for number, lease in enumerate(warm):
@@ -260,6 +262,9 @@ class Committer:
         if reserved:
             self._scribe.job(changes, job, "paused", reason_of(action), placement=None, pause_for=None)
         return ""
+
+    def _told(self, job: Job, placement: Placement) -> Job:
+        return with_first_forecast(self._observer.jobs, job, placement, self._scribe.clock.now())
 
     def _free_to_change(self, job: Job) -> Job:
         """An elastic job was kept to a form for this one start."""

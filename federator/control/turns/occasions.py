@@ -71,6 +71,8 @@ class Occasion:
 
     def note(self, changes: Changes) -> None:
         """Rows have changed in the store."""
+        if changes.quiet:
+            return
         if not all(key.startswith(OVER) for key in changes.deletes):
             self.woken = True
         for row in _read(changes):

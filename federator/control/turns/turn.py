@@ -26,6 +26,7 @@ from federator.control.renting.proposals import note_proposals
 from federator.control.turns.closings import close_places, next_stop_at
 from federator.control.turns.committer import Committed, Committer, fatal_by_subject
 from federator.control.turns.dependencies import settle_dependents
+from federator.control.turns.first_forecasts import note_first_forecasts
 from federator.control.turns.observation import Observer
 from federator.control.turns.occasions import Occasion
 from federator.control.turns.set_aside import at_fault
@@ -174,6 +175,9 @@ class Turn:
         committed = await self.committer.commit(decision.plan)
         await self._remember(decision, committed)
         await note_proposals(self._records, self.scribe, decision.plan)
+        if self.settings.first_forecasts:
+            now = self._clock.now()
+            await note_first_forecasts(self._records, self.observer.jobs, decision.plan, now)
         return decision.plan
 
     async def observe(self) -> Problem:
