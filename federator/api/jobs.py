@@ -16,6 +16,7 @@ from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, requir
 from federator.api.parsing import in_thread
 from federator.api.problems import problem_of
 from federator.control.submitting.acceptance import Asked
+from federator.control.submitting.reruns import request_again
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
 from federator.kernel.ids import content_hash
 from federator.model.jobs import Job, JobStatus
@@ -24,11 +25,13 @@ from federator.model.rights import MAY_CHANGE
 from federator.wire.addresses import label_of_all
 from federator.wire.http import (
     ActedOn,
+    ArrayDetail,
     JobAction,
     JobDetail,
     JobPage,
     JobPatch,
     Preview,
+    Rerun,
     SubmitResult,
     Submitted,
     Verb,
@@ -56,6 +59,8 @@ class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     site: str = ""
     array: str = ""
     series: str = ""
+    collapse: bool = False
+    """Whether an array is one line."""
     label: tuple[str, ...] = ()
     after: Cursor | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
@@ -83,6 +88,7 @@ async def list_jobs(call: Call) -> JobPage:
         site=query.site,
         array=query.array,
         series=query.series,
+        collapse=query.collapse,
         labels=_labels(query.label),
         after=query.after,
         limit=query.limit,
@@ -97,6 +103,11 @@ async def show(call: Call) -> JobDetail:
         series=call.core.series.of_run(call.job),
         attempts=await attempt_rows(call, call.job),
     )
+
+
+async def show_array(call: Call) -> ArrayDetail:
+    """The tasks of an array, added up."""
+    return call.core.views.array(call.caller, call.job)
 
 
 async def update(call: Call) -> JobDetail:
@@ -149,6 +160,17 @@ async def _act_on(call: Call, verb: Verb, name: str, jobs: list[Job]) -> ActedOn
         status=dict(Counter(str(job.status) for job in now)),
         because=next((job.because for job in now), ""),
         left_because=acted.because,
+    )
+
+
+async def rerun(call: Call) -> Submitted:
+    """Submit again what has ended."""
+    asked, now = await call.body(Rerun), call.core.clock.now()
+    jobs = call.core.views.find_jobs(call.caller, asked.job)
+    request = request_again(call.core.records, call.caller, jobs, failed=asked.failed, now=now)
+    client_id = _client_id(call.request.headers.get("Idempotency-Key"), request)
+    return await call.core.intake.submit(
+        call.caller, request, client_id=client_id, body_hash=_hash(msgspec.to_builtins(asked))
     )
 
 

@@ -5,6 +5,7 @@ from federator.model.identity import Scope
 
 EXCEPTIONS = {
     ("POST", "/v1/jobs"): Scope.SUBMIT,
+    ("POST", "/v1/jobs/rerun"): Scope.SUBMIT,
     ("POST", "/v1/preview"): Scope.SUBMIT,
     ("PUT", "/v1/blobs/{hash}"): Scope.SUBMIT,
     ("HEAD", "/v1/blobs/{hash}"): Scope.SUBMIT,

@@ -17,6 +17,7 @@ VERBS: dict[str, dict[str, str]] = {
     "Run": {
         "submit": "federator.cli.jobs:submit",
         "run": "federator.cli.running:run",
+        "rerun": "federator.cli.arrays:rerun",
         "preview": "federator.cli.explaining:preview",
         "wait": "federator.cli.running:wait",
     },

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import RenderableType
 from rich.text import Text
 
+from federator.cli.arrays import names_array, show_array
 from federator.cli.columns import attempt_columns, event_columns, job_columns
 from federator.cli.exits import EXITS, USAGE
 from federator.cli.harmless import harmless
@@ -21,7 +22,17 @@ from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
 from federator.model.events import Event
-from federator.wire.http import ActedOn, JobDetail, JobPatch, JobRow, SeriesRow, SubmitResult, Submitted, Verb
+from federator.wire.http import (
+    ActedOn,
+    ArrayDetail,
+    JobDetail,
+    JobPatch,
+    JobRow,
+    SeriesRow,
+    SubmitResult,
+    Submitted,
+    Verb,
+)
 
 if TYPE_CHECKING:
     from federator.cli.jobfiles import WrittenJob
@@ -145,11 +156,12 @@ def list_jobs(
     array: str | None = None,
     series: str | None = None,
     label: str | None = None,
+    tasks: Annotated[bool, Parameter(negative="")] = False,
     limit: int = 50,
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
-    """List jobs, newest first.
+    """List jobs, newest first; an array is one line.
 
     Parameters
     ----------
@@ -169,6 +181,8 @@ def list_jobs(
         Only the runs of this series.
     label:
         Only with this label: `team=vision`.
+    tasks:
+        A line for each task of an array.
     limit:
         At most this many; 0 for all.
     """
@@ -185,10 +199,11 @@ def list_jobs(
         array=array,
         series=series,
         label=label,
+        collapse=not (tasks or array),
     )
 
     async def collect(client: "Verbs") -> tuple[list[JobRow], int, list[SeriesRow]]:
-        again = output in ("table", "wide") and which == JobFilter(mine=mine)
+        again = output in ("table", "wide") and which == JobFilter(mine=mine, collapse=True)
         repeated = await series_to_list(client, mine=mine) if again else []
         if limit > 0:
             page = await client.jobs(which, limit=min(limit, 1000))
@@ -204,13 +219,19 @@ def list_jobs(
 
 
 def show_job(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
-    """Show one job: where it is, what it asks for, what is expected of it, and what has happened."""
+    """Show one job: where it is, what it asks for, what is expected of it, and what has happened. An array by its name is added up."""
 
-    async def both(client: "Verbs") -> tuple[JobDetail, list[Event]]:
+    async def both(client: "Verbs") -> tuple[JobDetail | ArrayDetail, list[Event]]:
         detail = await client.job(job)
+        if names_array(job, detail.job):
+            assert detail.job.array is not None
+            return await client.array(detail.job.array), []
         return detail, list(await client.history(detail.job.id))
 
     (detail, events), now = ask(connection, both)
+    if isinstance(detail, ArrayDetail):
+        show_array(detail, now, output)
+        return
     if output in ("json", "yaml"):
         show_data(detail, output)
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from federator.cli.arrays import names_array
 from federator.cli.harmless import LogOutput
 from federator.cli.jobs import JobName
 from federator.cli.log_lines import LogLines
@@ -125,13 +126,16 @@ def download(
     Parameters
     ----------
     job:
-        Id or name; `'sweep[3]'` is a task of an array.
+        Id or name; `'sweep[3]'` is a task of an array, and the name of an array all its tasks, each in a folder with its index.
     into:
         Folder to put them below; else one with the job's name.
     """
 
     async def fetch(client: "Verbs") -> list[Path]:
         record = (await client.job(job)).job
+        if names_array(job, record):
+            assert record.array is not None
+            return await client.download_all(await client.array(record.array), into or Path(record.name))
         folder = into or Path(
             record.name if record.array_index is None else f"{record.name}-{record.array_index}"
         )

@@ -4,10 +4,11 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
+from federator.cli.arrays import names_array
 from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
 from federator.cli.harmless import LogOutput
 from federator.cli.jobfiles import PLACEHOLDER
@@ -16,6 +17,8 @@ from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.quantities import format_duration, parse_duration_s
 from federator.model.jobs import TERMINAL, Job, JobStatus
+from federator.wire.addresses import read_address
+from federator.wire.http import JobRow
 from federator.wire.jobfile import read_job
 
 if TYPE_CHECKING:
@@ -292,15 +295,39 @@ async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float 
     async with open_client(connection, long_patience=True) as client:
         try:
             async with asyncio.timeout(timeout_s):
-                ids = [task for job in jobs for task in await client.tasks(job)]
-                details = await asyncio.gather(*(client.wait(job) for job in ids))
+                ended = await asyncio.gather(*(_ended(client, job) for job in jobs))
         except TimeoutError:
             print(
                 f"gave up waiting after {format_duration(timeout_s or 0.0)}; the jobs go on", file=sys.stderr
             )
             return TIMED_OUT
-        codes = []
-        for detail in details:
-            print(f"{detail.job.status}  {plain(detail.job.label)}  {plain(detail.job.because)}")
-            codes.append(exit_of(detail.job))
-        return next((code for code in codes if code), 0)
+        lines = [line for found in ended for line in found]
+        for line in lines:
+            print(line.text)
+        return next((line.code for line in lines if line.code), 0)
+
+
+class _Ended(NamedTuple):
+    """A job that has ended, as it is told, and its exit code."""
+
+    text: str
+    code: int
+
+
+async def _ended(client: "Verbs", name: str) -> list[_Ended]:
+    """What a name means, once all of it has ended. An array is asked about as a whole; only what did not succeed is looked at by itself."""
+    from federator.client import JobFilter
+
+    found = None if len(read_address(name).indices) > 1 else (await client.job(name)).job
+    if found is None or not names_array(name, found):
+        details = await asyncio.gather(*(client.wait(job) for job in await client.tasks(name)))
+        return [_Ended(_told(each.job), exit_of(each.job)) for each in details]
+    array = await client.wait_all(found.array or "")
+    rows = [row async for row in client.all_jobs(JobFilter(array=array.id))]
+    failed = next((row.id for row in reversed(rows) if row.status != JobStatus.SUCCEEDED), None)
+    code = exit_of((await client.job(failed)).job) if failed else 0
+    return [_Ended(_told(row), code if row.id == failed else 0) for row in reversed(rows)]
+
+
+def _told(job: Job | JobRow) -> str:
+    return f"{job.status}  {plain(job.label)}  {plain(job.because)}"

@@ -14,15 +14,18 @@ from federator.client.transport import Transport
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.events import Event
 from federator.model.plans import Explanation
+from federator.wire import fields
 from federator.wire.addresses import read_address
 from federator.wire.http import (
     ActedOn,
+    ArrayDetail,
     JobAction,
     JobDetail,
     JobPage,
     JobPatch,
     JobRow,
     Preview,
+    Rerun,
     SubmitResult,
     Submitted,
     Verb,
@@ -53,6 +56,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     array: str | None = None
     series: str | None = None
     label: str | None = None
+    collapse: bool = False
+    """An array as one line."""
 
     def query(self) -> dict[str, str]:
         """As the query of a request."""
@@ -160,6 +165,10 @@ class JobVerbs:
         """The record, the spec, and where it is."""
         return await self.transport.call("GET", _job(job), JobDetail)
 
+    async def array(self, job: str) -> ArrayDetail:
+        """The tasks of an array, added up; named by its id or name. Raises `NotFound` for what is no array."""
+        return await self.transport.call("GET", _job(job, "/array"), ArrayDetail)
+
     async def tasks(self, job: str) -> list[str]:
         """The ids to wait for: all tasks of an array that is named by its name, those of `sweep[3-7]`, else the one job."""
         name, indices = read_address(job)
@@ -206,6 +215,12 @@ class JobVerbs:
             "POST", "/v1/jobs/actions", list[ActedOn], body=body, headers=headers
         )
 
+    async def rerun(self, job: str, *, failed: bool = False) -> Submitted:
+        """Submit again what has ended, as it was: a job, an array, or tasks as in `sweep[3-7]`; with `failed` those that failed."""
+        headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
+        body = msgspec.json.encode(Rerun(job, failed))
+        return await self.transport.call("POST", "/v1/jobs/rerun", Submitted, body=body, headers=headers)
+
     async def explain(self, job: str) -> Explanation:
         """Why it waits, and why not elsewhere; or why it ran where it did."""
         return await self.transport.call("GET", _job(job, "/explain"), Explanation)
@@ -228,6 +243,14 @@ class JobVerbs:
                 return detail
             async for event in self.events(detail.job.id, after=last):
                 last = event.id
+            await self.transport.sleep(POLL_S)
+
+    async def wait_all(self, array: str) -> ArrayDetail:
+        """Return when all tasks of an array have ended; named by its id or name."""
+        while True:
+            detail = await self.array(array)
+            if detail.finished_at is not None:
+                return detail
             await self.transport.sleep(POLL_S)
 
     async def logs(
@@ -291,6 +314,15 @@ class JobVerbs:
         async with self.transport.open("GET", path, query=asked, headers={"Accept": "*/*"}) as response:
             async for part in log_parts(response, 0):
                 yield part
+
+    async def download_all(self, array: ArrayDetail, into: Path) -> list[Path]:
+        """Fetch the outputs of all tasks of an array that have any, each below a folder with its index; answers the files written."""
+        indices = fields.indices(array.outputs, "outputs") if array.outputs else ()
+        return [
+            file
+            for index in indices
+            for file in await self.download(f"{array.id}[{index}]", into / str(index))
+        ]
 
     async def download(self, job: str, into: Path) -> list[Path]:
         """Fetch the job's outputs and unpack them below `into`; answers the files written."""

@@ -63,6 +63,14 @@ class JobAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=1000)]
 
 
+class Rerun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/jobs/rerun: submit again what has ended, as it was: a job, an array, or some of its tasks as in `sweep[3-7]`."""
+
+    job: str
+    failed: bool = False
+    """Only those that failed."""
+
+
 class ActedOn(msgspec.Struct, frozen=True):
     """What became of the jobs that one entry of a `JobAction` meant."""
 
@@ -180,6 +188,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     array: str | None = None
     array_index: int | None = None
+    tasks: dict[str, int] = {}
+    """Of an array as one line: how many of its tasks are in each status. `id` is that of the array then."""
+    indices: str = ""
+    """Its first and last index, as in `0-99`."""
     reason: Reason | None = None
     """The same as a value, where it is known as one."""
     missed_deadline: bool | None = None
@@ -192,7 +204,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """What people are told of it by: a task of an array with its index."""
-        return label_of(self.name, self.array_index)
+        return f"{self.name}[{self.indices}]" if self.indices else label_of(self.name, self.array_index)
 
 
 class SeriesRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +238,43 @@ class SeriesDetail(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float = 0.0
     file: dict[str, Any] | None = None
     """The job file of its next run; None for those who may not read what it runs."""
+
+
+class ArrayDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /v1/jobs/{id}/array: the tasks of an array, added up."""
+
+    id: str
+    name: str
+    indices: str
+    """Of the tasks on record, as in `0-99` or `0-9,20`."""
+    owner: str
+    queue: str
+    spec: JobSpec
+    tasks: dict[str, int]
+    """How many are in each status."""
+    at_once: int | None = None
+    """So many may run at once."""
+    after: tuple[str, ...] = ()
+    submitted_at: float
+    started_at: float | None = None
+    """When the first did."""
+    finished_at: float | None = None
+    """When the last did, once all have."""
+    deadline_at: float | None = None
+    expected_finish_at: float | None = None
+    """Of the last that waits."""
+    mean_run_s: float | None = None
+    """How long those that succeeded ran."""
+    spent_usd: float = 0.0
+    gpu_s: float = 0.0
+    sites: dict[str, int] = {}
+    """How many are placed at each."""
+    waits: str = ""
+    """Why the first that waits does."""
+    ended: dict[str, str] = {}
+    """Indices of those that did not succeed, by why."""
+    outputs: str = ""
+    """Indices of those that have collected outputs."""
 
 
 class JobPage(msgspec.Struct, frozen=True):

@@ -50,6 +50,8 @@ MATRIX = {
     "POST /v1/jobs": SUBMITS,
     "GET /v1/jobs": PERSON,
     "POST /v1/jobs/actions": CHANGES,
+    "POST /v1/jobs/rerun": "omtqxsSpr",
+    "GET /v1/jobs/{id}/array": PERSON,
     "GET /v1/jobs/{id}": PERSON,
     "PATCH /v1/jobs/{id}": CHANGES,
     "DELETE /v1/jobs/{id}": CHANGES,

@@ -28,8 +28,8 @@ class JobIndex:
         """Ids by name and owner."""
         self._specs: dict[str, list[str]] = {}
         """Ids by the hash of their spec."""
-        self._tasks: dict[str, dict[JobStatus, list[str]]] = {}
-        """Ids of the tasks of each array, by status."""
+        self._tasks: dict[str, dict[CellKey, list[str]]] = {}
+        """Ids of the tasks of each array, by cell."""
         self._followers: dict[str, set[str]] = {}
         """Open jobs by the names (of jobs or arrays) that they must follow."""
         self.unsettled: set[str] = set()
@@ -45,10 +45,10 @@ class JobIndex:
         elif cell_of(former) != cell:
             self._leave(former)
             _insert(self._cells.setdefault(cell, []), job.id)
-        if job.array is not None and (former is None or former.status is not job.status):
+        if job.array is not None and (former is None or cell_of(former) != cell):
             if former is not None:
                 self._leave_array(former)
-            _insert(self._tasks.setdefault(job.array, {}).setdefault(job.status, []), job.id)
+            _insert(self._tasks.setdefault(job.array, {}).setdefault(cell, []), job.id)
         for name in job.after:
             if job.terminal:
                 self._unfollow(name, job.id)
@@ -129,6 +129,16 @@ class JobIndex:
             end = first
         return None
 
+    def task(self, array: str, tasks: Mapping[str, Job], index: int) -> Job | None:
+        """The task of that index of an array, of which these are the tasks."""
+        one = next(iter(tasks.values()))
+        ids = self._names[one.name][one.owner]
+        first = bisect_left(ids, array)
+        last = first + len(tasks)
+        found = bisect_left(ids, index, first, last, key=lambda job: self._jobs[job].array_index or 0)
+        task = self._jobs[ids[found]] if found < last else None
+        return task if task is not None and task.array_index == index else None
+
     def owners_of(self, name: str) -> list[str]:
         """Who has jobs of that name."""
         return list(self._names.get(name, ()))
@@ -156,21 +166,34 @@ class JobIndex:
 
     def task_counts(self, array: str) -> dict[JobStatus, int]:
         """How many tasks of the array are in each status."""
-        return {status: len(ids) for status, ids in self._tasks.get(array, {}).items()}
+        counts: dict[JobStatus, int] = {}
+        for (_, _, status, _), ids in self._tasks.get(array, {}).items():
+            counts[status] = counts.get(status, 0) + len(ids)
+        return counts
+
+    def tasks(self, array: str, status: JobStatus) -> list[str]:
+        """Ids of the tasks in that status, in order."""
+        found = [ids for (_, _, each, _), ids in self._tasks.get(array, {}).items() if each is status]
+        return found[0] if len(found) == 1 else list(merge(*found))
+
+    def more_tasks(self, wanted: Callable[[CellKey], bool]) -> int:
+        """How many jobs of some cells are tasks of an array beside its first there."""
+        counts = (
+            sum(len(ids) for cell, ids in cells.items() if wanted(cell)) for cells in self._tasks.values()
+        )
+        return sum(count - 1 for count in counts if count)
 
     def over_limit(self, job: Job) -> bool:
         """Whether a task that waits may not start, because as many of its array as may run at once do, or come before it."""
         if job.at_once is None or job.array is None:
             return False
-        return bisect_left(self._waiting_tasks(job), job.id) >= self._room(job)
+        return bisect_left(self.tasks(job.array, JobStatus.PENDING), job.id) >= self._room(job)
 
     def near_limit(self, job: Job, changed: int) -> list[str]:
         """Tasks of which `over_limit` may be another once so many tasks of its array have changed."""
         room = self._room(job)
-        return self._waiting_tasks(job)[max(0, room - changed) : max(0, room) + changed]
-
-    def _waiting_tasks(self, job: Job) -> list[str]:
-        return self._tasks.get(job.array or "", {}).get(JobStatus.PENDING, [])
+        waiting = self.tasks(job.array or "", JobStatus.PENDING)
+        return waiting[max(0, room - changed) : max(0, room) + changed]
 
     def _room(self, job: Job) -> int:
         """How many more tasks of its array may start."""
@@ -178,10 +201,10 @@ class JobIndex:
         return (job.at_once or 0) - sum(count for status, count in counts.items() if status not in AT_REST)
 
     def _leave_array(self, job: Job) -> None:
-        tasks = self._tasks[job.array or ""]
-        _remove(tasks[job.status], job.id)
-        if not tasks[job.status]:
-            del tasks[job.status]
+        tasks, cell = self._tasks[job.array or ""], cell_of(job)
+        _remove(tasks[cell], job.id)
+        if not tasks[cell]:
+            del tasks[cell]
         if not tasks:
             del self._tasks[job.array or ""]
 

@@ -5,12 +5,12 @@ the jobs that have them, and looks at each.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from federator.control.governing.visibility import Sight
-from federator.control.record.job_index import CellKey, cell_of
+from federator.control.record.job_index import CellKey, Cells, cell_of
 from federator.control.record.records import Records
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.jobs import Job
@@ -31,6 +31,8 @@ class Wanted:
     """Where it runs, or ran last."""
     array: str = ""
     series: str = ""
+    collapse: bool = False
+    """An array's tasks as one line, by the array's id."""
     labels: dict[str, str] = field(default_factory=dict)
 
     def has(self, cell: CellKey) -> bool:
@@ -54,15 +56,35 @@ def listed(
     """At most `limit` ids of wanted jobs that are shown and older than `after`, newest first; and how many there are in all."""
     if wanted.by_cells_alone:
         more = [name for name in sight.at_their_site() if wanted.has(cell_of(records.jobs[name]))]
-        cells = records.index.of_cells(lambda cell: wanted.has(cell) and sight.cell(cell), more)
-        return list(islice(cells.before(after), limit)), len(cells)
+
+        def has(cell: CellKey) -> bool:
+            return wanted.has(cell) and sight.cell(cell)
+
+        cells = records.index.of_cells(has, more)
+        if not wanted.collapse:
+            return list(islice(cells.before(after), limit)), len(cells)
+        if not more:
+            lines = islice(_collapsed(records, cells, after), limit)
+            return list(lines), len(cells) - records.index.more_tasks(has)
     few, tests = _narrowed(records, wanted)
     if not sight.everything:
         tests.append(sight.job)
     jobs = records.jobs
     found = sorted(name for name in few if name in jobs and all(test(jobs[name]) for test in tests))
+    if wanted.collapse:
+        found = sorted({jobs[name].array or name for name in found})
     end = len(found) if after is None else bisect_left(found, after)
     return found[max(0, end - limit) : end][::-1], len(found)
+
+
+def _collapsed(records: Records, cells: Cells, after: str | None) -> Iterator[str]:
+    """Each job, and each array once: its tasks have ids of one moment, which come right after its own."""
+    ids = cells.before(after)
+    while (name := next(ids, None)) is not None:
+        array = records.jobs[name].array
+        yield array or name
+        if array is not None:
+            ids = cells.before(array)
 
 
 def named(records: Records, sight: Sight, owner: str, text: str) -> Job | None:
@@ -96,8 +118,8 @@ def selected(records: Records, sight: Sight, owner: str, text: str) -> list[Job]
 def _tasks(records: Records, sight: Sight, owner: str, name: str, indices: Sequence[int]) -> list[Job]:
     """The newest task of each index; where the name is that of an array, its own."""
     if name in records.arrays:
-        tasks = {job.array_index: job for job in sight.shown(records.arrays[name].values())}
-        found = [tasks.get(index) for index in indices]
+        tasks = (records.index.task(name, records.arrays[name], index) for index in indices)
+        found = [job if job is not None and sight.job(job) else None for job in tasks]
     else:
         find = records.index.labelled
         found = [find(name, owner, index) or _anybodys(records, sight, name, index) for index in indices]
@@ -140,7 +162,7 @@ def _narrowed(records: Records, wanted: Wanted) -> tuple[Iterable[str], list[Tes
         sources.append(
             (lambda: _placed_at(records, wanted.site), lambda job: _site_of(records, job) == wanted.site)
         )
-    (source, sure), *others = sources
+    (source, sure), *others = sources or [(lambda: records.jobs, lambda _job: True)]
     tests = [test for _, test in others]
     if wanted.site and not others:
         tests.append(sure)  # it was there once, and may be elsewhere now

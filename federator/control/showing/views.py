@@ -13,10 +13,11 @@ from federator.control.governing.visibility import ANOTHERS, Sight, Visibility
 from federator.control.record.records import Records
 from federator.control.record.scribe import Scribe
 from federator.control.reports.inventory import Inventory
+from federator.control.showing.arrays import added_up, as_array, first_to_tell
+from federator.control.showing.blockers import blocked_by
 from federator.control.showing.burst_rows import burst_status
 from federator.control.showing.expectations import Expectations
 from federator.control.showing.explanations import Explainer
-from federator.control.showing.keeping_back import keeps_back
 from federator.control.showing.listing import Wanted, listed, named, selected
 from federator.control.showing.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
 from federator.control.submitting.series import SeriesDesk
@@ -36,6 +37,7 @@ from federator.planning.wording.told import told_event
 from federator.settings import ProviderSettings
 from federator.wire.governing import BurstStatus
 from federator.wire.http import (
+    ArrayDetail,
     BudgetRow,
     JobDetail,
     JobPage,
@@ -135,6 +137,7 @@ class Views:
         site: str = "",
         array: str = "",
         series: str = "",
+        collapse: bool = False,
         labels: dict[str, str] | None = None,
         after: str | None = None,
         limit: int = 100,
@@ -148,6 +151,7 @@ class Views:
             site=site,
             array=array,
             series=series,
+            collapse=collapse,
             labels=labels or {},
         )
         found, total = listed(
@@ -155,10 +159,27 @@ class Views:
         )
         page = found[:limit]
         return JobPage(
-            jobs=tuple(self.row(self._records.jobs[job]) for job in page),
+            jobs=tuple(self._line(name) for name in page),
             next_after=page[-1] if len(found) > limit else None,
             total=total,
         )
+
+    def _line(self, name: str) -> JobRow:
+        """A job, or an array, as a line."""
+        job = self._records.jobs.get(name)
+        if job is not None:
+            return self.row(job)
+        shown = self.row(first_to_tell(self._records, name))
+        return as_array(shown, self._records, name)
+
+    def array(self, caller: Caller, task: Job) -> ArrayDetail:
+        """The tasks of an array, added up. Raises `NotFound` for a job that is of none."""
+        if task.array is None:
+            raise NotFound(f"{task.name} is not an array", remedy=f"federator show {task.name}")
+        tells = self.row(first_to_tell(self._records, task.array))
+        spec = self._records.spec(task.spec_hash)
+        shown = spec if self._may_read(caller, task) else _without_what_it_runs(spec)
+        return added_up(self._records, task.array, tells, shown)
 
     def row(self, job: Job) -> JobRow:
         """A job as a line."""
@@ -347,7 +368,7 @@ class Views:
         """What the newest plan says of a job that waits."""
         if job.status is not JobStatus.PENDING:
             return None
-        if because := keeps_back(self._records, job):
+        if because := blocked_by(self._records, job):
             return Waiting(job=job.id, kind="later", because=because)
         found = self._explainer.waiting(job.id)
         if found is not None and job.refusals:  # the plan knows that it was refused, and not why

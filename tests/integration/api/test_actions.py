@@ -36,3 +36,15 @@ async def test_a_series_is_not_taken_for_its_run(rig: Rig) -> None:
         400,
         404,
     )
+
+
+async def test_what_failed_is_submitted_again_once_under_one_key(rig: Rig) -> None:
+    job = await rig.submit(name="train")
+    await rig.ask("DELETE", f"/v1/jobs/{job}")
+    key = {"Idempotency-Key": "again-1"}
+    first = await rig.ask("POST", "/v1/jobs/rerun", json={"job": "train"}, headers=key)
+    again = await rig.ask("POST", "/v1/jobs/rerun", json={"job": job}, headers=key)
+    assert first.status == 201
+    assert again.status == 409, "another body"
+    assert (await rig.ask("POST", "/v1/jobs/rerun", "bob", json={"job": job})).status == 403
+    assert (await rig.ask("POST", "/v1/jobs/rerun", json={"job": job, "failed": True})).status == 409

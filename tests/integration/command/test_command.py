@@ -90,7 +90,7 @@ def test_an_arrays_name_means_all_its_tasks(federation: Federation, tmp_path: Pa
     (tmp_path / "job.yaml").write_text("name: fleet\nrun: sleep 600\narray: 0-2\n")
     assert federation.run("submit", str(tmp_path / "job.yaml")).returncode == 0
     wait_until(
-        lambda: federation.run("list", "--name", "fleet", "--status", "RUNNING").stdout.count("fleet[") == 3,
+        lambda: "3 RUNNING" in federation.run("list", "--name", "fleet").stdout,
         "all tasks to run",
     )
     cancelled = federation.run("cancel", "fleet")
@@ -102,12 +102,25 @@ def test_an_arrays_name_means_all_its_tasks(federation: Federation, tmp_path: Pa
     assert again.stderr.count("has ended: CANCELLED (submit it again") == 2
 
 
-def test_a_task_of_an_array_has_its_own_log(federation: Federation, tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text("name: sweep\nrun: echo task $FEDERATOR_ARRAY_INDEX\narray: 3-5\n")
+def test_an_array_is_followed_by_index_and_as_one(federation: Federation, tmp_path: Path) -> None:
+    script = "echo $FEDERATOR_ARRAY_INDEX > out.txt; cat out.txt"
+    (tmp_path / "job.yaml").write_text(
+        f"name: sweep\nrun: {script}; test $FEDERATOR_ARRAY_INDEX != 5\narray: 3-5%2\noutputs: [out.txt]\n"
+    )
     jobs = federation.run("submit", str(tmp_path / "job.yaml")).stdout.split()
     assert len(jobs) == 3
-    assert federation.run("wait", *jobs).returncode == 0
-    assert federation.run("logs", "sweep[4]").stdout == "task 4\n"
+    assert federation.run("wait", "sweep").returncode == 1
+    assert federation.run("logs", "sweep[4]").stdout == "4\n"
+    shown = federation.run("show", "sweep").stdout
+    assert "1 FAILED, 2 SUCCEEDED" in shown
+    assert "sweep[5]  FAILED, exit-code 1" in shown
+    into = tmp_path / "all"
+    assert federation.run("download", "sweep", "--into", str(into)).returncode == 0
+    assert (into / "4/out.txt").read_text() == "4\n"
+    (again,) = federation.run("rerun", "sweep", "--failed").stdout.split()
+    assert federation.run("wait", "sweep").stdout.startswith("FAILED  sweep[5]")
+    assert json.loads(federation.run("show", "sweep[5]", "-o", "json").stdout)["job"]["id"] == again
+    assert federation.run("logs", "sweep[4]").stdout == "4\n", "of the array before"
 
 
 def test_what_cannot_run_is_explained_before_and_after(federation: Federation, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import msgspec
 from federator.model.events import Event
 from federator.model.jobs import Accelerators, Job, JobSpec, JobStatus, Outcome, Resources, TerminalReason
 from federator.wire.http import (
+    ArrayDetail,
     JobDetail,
     JobRow,
 )
@@ -39,5 +40,14 @@ def row(number: int, **fields: object) -> JobRow:
     made = JobRow(
         id=f"job-{number}", name="train", owner="ada", queue="research", status="PENDING", priority=50, nodes=1, gpus=1,
         models="", submitted_at=NOW - 60, because="waits for north",
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **fields)
+
+
+def an_array(**fields: object) -> ArrayDetail:
+    made = ArrayDetail(
+        id="job-0", name="sweep", indices="0-9", owner="ada", queue="research", spec=JobSpec(name="sweep", run="true"),
+        tasks={"FAILED": 2, "SUCCEEDED": 8}, submitted_at=NOW - 3600, started_at=NOW - 3000, finished_at=NOW - 60,
+        mean_run_s=90.0, spent_usd=1.5, gpu_s=7200.0, ended={"FAILED, exit-code 1": "3,7"}, outputs="0-2",
     )  # fmt: skip
     return msgspec.structs.replace(made, **fields)

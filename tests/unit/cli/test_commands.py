@@ -70,7 +70,7 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
         (("decisions", "show"), "DECISION: is missing (see federator decisions show --help)"),
         (("decisions", "nope"), "replay, list, show (see federator decisions --help)"),
         (("simulate", "table"), "'table': more words than it takes (see federator simulate --help)"),
-        (("nope",), "logs, ... (see federator --help)"),
+        (("nope",), "explain, ... (see federator --help)"),
     ):
         assert told in federator(*words).err
     assert fake.heard == []
@@ -155,7 +155,8 @@ def test_list_passes_its_filters_on_and_shows_reasons(federator: Command, fake: 
         "for",
         "north",
     ]
-    assert fake.heard[0].query == {"mine": "true", "status": "RUNNING,PENDING", "limit": "7"}
+    filters = {"mine": "true", "status": "RUNNING,PENDING", "collapse": "true", "limit": "7"}
+    assert fake.heard[0].query == filters
     assert json.loads(federator("list", "-o", "json").out)[0]["because"] == "waits for north"
 
 

@@ -20,7 +20,7 @@ from federator.wire.http import (
     Submitted,
 )
 from tests.support.fake_dispatcher import FakeDispatcher
-from tests.unit.cli.answers import detail, frames, row
+from tests.unit.cli.answers import an_array, detail, frames, row
 from tests.unit.cli.conftest import Command
 
 
@@ -162,13 +162,16 @@ def test_wait_exits_as_the_first_job_that_failed(federator: Command, fake: FakeD
 def test_wait_for_an_array_by_name_waits_for_every_task(federator: Command, fake: FakeDispatcher) -> None:
     """Not only for the newest task: that others still run would be learned too late."""
     fake.answer("GET /v1/jobs/sweep", detail(JobStatus.SUCCEEDED, 0, id="job-8", array="job-0"))
-    fake.answer("GET /v1/jobs", JobPage((row(8, array_index=4), row(7, array_index=3)), None, 2))
-    fake.answer("GET /v1/jobs/job-7", detail(JobStatus.FAILED, 5, id="job-7", array="job-0", array_index=3))
     fake.answer(
-        "GET /v1/jobs/job-8", detail(JobStatus.SUCCEEDED, 0, id="job-8", array="job-0", array_index=4)
+        "GET /v1/jobs",
+        JobPage((row(8, array_index=4, status="SUCCEEDED"), row(7, array_index=3, status="FAILED")), None, 2),
     )
+    fake.answer("GET /v1/jobs/job-7", detail(JobStatus.FAILED, 5, id="job-7", array="job-0", array_index=3))
+    fake.answer("GET /v1/jobs/job-0/array", an_array(finished_at=None))
+    fake.answer("GET /v1/jobs/job-0/array", an_array())
     ran = federator("wait", "sweep")
     assert ran.code == 5
+    assert len(fake.of("GET /v1/jobs/job-0/array")) == 2
     assert [line.split()[0] for line in ran.out.splitlines()] == ["FAILED", "SUCCEEDED"]
 
 

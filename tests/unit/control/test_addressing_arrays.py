@@ -2,8 +2,10 @@
 
 import pytest
 
-from federator.kernel.errors import Invalid, NotFound
+from federator.control.submitting.reruns import request_again
+from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.jobs import Job, JobStatus
+from federator.wire.http import JobRow
 from tests.support.dispatch import ADA, BOB, World, make_world
 
 
@@ -81,3 +83,71 @@ async def test_tasks_that_a_verb_does_not_suit_are_left_and_counted(world: World
     assert acted.because.startswith("sweep[0] has ended: SUCCEEDED")
     nothing = await world.core.intake.act(ADA, "requeue", tasks[:1])
     assert (nothing.changed, nothing.left) == (0, 1)
+
+
+async def test_a_list_has_an_array_as_one_line_wherever_a_page_begins(world: World) -> None:
+    await world.submit(name="first")
+    sweep = await world.submit_all(name="sweep", array="0-9", resources={"gpus": 1})
+    await world.submit(name="middle", caller=BOB)
+    other = await world.submit_all(name="other", array="0-4:2", resources={"gpus": 1})
+    await world.turn()
+    views, array = world.core.views, world.job(sweep.jobs[0]).array
+    pages: list[JobRow] = []
+    after = None
+    while True:
+        page = views.page(ADA, collapse=True, limit=1, after=after)
+        assert page.total == 4
+        pages += page.jobs
+        after = page.next_after
+        if after is None:
+            break
+    assert [row.label for row in pages] == ["other[0-4]", "middle", "sweep[0-9]", "first"]
+    assert (pages[2].id, pages[2].tasks) == (array, {"RUNNING": 4, "PENDING": 6})
+    assert pages[2].because.startswith("4 RUNNING, 6 PENDING: no room now for 1 node with 1 GPU")
+    assert [row.label for row in views.page(ADA, collapse=True, name="sweep").jobs] == ["sweep[0-9]"]
+    assert views.page(ADA, collapse=True, mine=True, statuses=[JobStatus.PENDING]).total == 2
+    assert views.page(ADA, name="other").total == len(other.jobs)
+
+
+async def test_an_array_is_added_up(world: World) -> None:
+    tasks = (await world.submit_all(name="sweep", array="0-5%4", resources={"gpus": 1})).jobs
+    await world.turn()
+    world.clock.advance(60)
+    lab = world.sites["lab"]
+    await lab.finish(tasks[0])
+    await lab.finish(tasks[1], exit_code=3)
+    shown = world.core.views.array(BOB, world.job(tasks[5]))
+    assert shown.tasks == {"RUNNING": 2, "PENDING": 2, "FAILED": 1, "SUCCEEDED": 1}
+    assert (shown.indices, shown.at_once, shown.sites) == ("0-5", 4, {"lab": 2})
+    assert shown.ended == {"FAILED, exit-code 3": "1"}
+    assert (shown.mean_run_s, shown.finished_at) == (60.0, None)
+    assert shown.gpu_s == pytest.approx(120.0)
+    single = await world.submit(name="train")
+    with pytest.raises(NotFound, match="train is not an array"):
+        world.core.views.array(ADA, world.job(single))
+
+
+async def test_what_failed_is_submitted_again_as_it_was(world: World) -> None:
+    tasks = (
+        await world.submit_all(
+            name="sweep", array="0-3%2", resources={"gpus": 1}, priority=40, finish_within="1h"
+        )
+    ).jobs
+    core, now = world.core, world.clock.now
+    for index in range(4):
+        await world.turn()
+        await world.sites["lab"].finish(tasks[index], exit_code=index % 2)
+    jobs = core.views.find_jobs(ADA, "sweep")
+    again = request_again(core.records, ADA, jobs, failed=True, now=now())
+    assert (again.array, again.at_once, again.priority) == ((1, 3), 2, 40)
+    assert again.spec == core.records.spec(jobs[0].spec_hash)
+    assert again.deadline_at == jobs[0].deadline_at
+    assert request_again(core.records, ADA, jobs, failed=False, now=now() + 7200).deadline_at is None
+    with pytest.raises(Forbidden, match="sweep belongs to ada"):
+        request_again(core.records, BOB, jobs, failed=True, now=now())
+    with pytest.raises(Conflict, match=r"nothing of sweep\[0\] has failed"):
+        request_again(core.records, ADA, jobs[:1], failed=True, now=now())
+    await core.intake.submit(ADA, again, client_id=None, body_hash="")
+    assert labels(core.views.find_jobs(ADA, "sweep")) == ["sweep[1]", "sweep[3]"]
+    with pytest.raises(Conflict, match="has not ended: it is PENDING"):
+        request_again(core.records, ADA, core.views.find_jobs(ADA, "sweep"), failed=False, now=now())

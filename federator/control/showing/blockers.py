@@ -7,7 +7,7 @@ from federator.model.jobs import Follows, Job
 TO = {Follows.OK: "to succeed", Follows.EACH: "to succeed", Follows.ANY: "to end", Follows.FAILED: "to fail"}
 
 
-def keeps_back(records: Records, job: Job) -> str:
+def blocked_by(records: Records, job: Job) -> str:
     """In words; empty where nothing does."""
     waits: dict[str, dict[str, None]] = {}
     for before, how in records.predecessors(job):

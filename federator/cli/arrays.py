@@ -1,0 +1,85 @@
+"""Arrays as one: what `show` says of all tasks together, and running again those that failed."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from federator.cli.asked import asks_for_any
+from federator.cli.output import Output, facts, say, show, show_data, status
+from federator.cli.phrases import counted, duration, usd, when_exactly
+from federator.cli.session import HERE, Connection, ask
+from federator.model.jobs import Job
+from federator.wire.http import ArrayDetail
+
+
+def names_array(name: str, job: Job) -> bool:
+    """Whether that name, for which this job was found, means all tasks of its array: neither an id nor an index."""
+    return job.array is not None and name != job.id and not name.endswith("]")
+
+
+def show_array(array: ArrayDetail, now: float, output: Output) -> None:
+    """All tasks together, and the verb for those that failed."""
+    if output in ("json", "yaml"):
+        show_data(array, output)
+        return
+    tasks = Text()
+    for name, count in array.tasks.items():
+        tasks.append(", " if tasks else "").append(f"{count} ").append_text(status(name))
+    used = (
+        f"{usd(array.spent_usd)}, {array.gpu_s / 3600:.2f} GPU-hours"
+        if array.gpu_s or array.spent_usd
+        else ""
+    )
+    named: list[tuple[str, str | Text]] = [
+        ("array", f"{array.name}[{array.indices}]"),
+        ("id", array.id),
+        ("tasks", tasks),
+        ("at once", "" if array.at_once is None else f"at most {array.at_once}"),
+        ("waits", array.waits),
+        *(("ended", f"{array.name}[{indices}]  {why}") for why, indices in array.ended.items()),
+        ("owner", f"{array.owner}, queue {array.queue}"),
+        ("at", ", ".join(f"{site} ({count})" for site, count in array.sites.items())),
+        ("asks for", f"{asks_for_any(array.spec)}, each"),
+        ("after", ", ".join(array.after)),
+        ("submitted", when_exactly(array.submitted_at, now)),
+        ("started", when_exactly(array.started_at, now)),
+        ("finished", when_exactly(array.finished_at, now)),
+        ("expected finish", when_exactly(array.expected_finish_at, now)),
+        ("deadline", when_exactly(array.deadline_at, now)),
+        ("mean run", "" if array.mean_run_s is None else duration(array.mean_run_s)),
+        ("spent", used),
+        ("outputs", f"federator download {array.name}" if array.outputs else ""),
+    ]
+    show(facts(named))
+    if "FAILED" in array.tasks:
+        say(f"next: federator rerun {array.name} --failed")
+
+
+def rerun(
+    job: Annotated[
+        str,
+        Parameter(
+            help="Id or name of what has ended: a job, an array, or some of its tasks as in 'sweep[3-7]'."
+        ),
+    ],
+    *,
+    failed: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = "table",
+    connection: Connection = HERE,
+) -> None:
+    """Submit again, as it was, what has ended. The former jobs stay on record; their names mean the new ones from then on.
+
+    Parameters
+    ----------
+    failed:
+        Only the tasks that failed.
+    """
+    submitted, _ = ask(connection, lambda client: client.rerun(job, failed=failed))
+    if output in ("json", "yaml"):
+        show_data(submitted, output)
+        return
+    print("\n".join(submitted.jobs))
+    say(
+        f"{submitted.name} submitted again, {counted(len(submitted.jobs), 'job')}; next: federator show {submitted.name}"
+    )
