@@ -18,6 +18,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,7 @@ from federator.control.record.leadership import ALIVE_KEY, LedProvider, Reign
 from federator.control.record.records import Flag, row_key
 from federator.control.record.signing import Signer
 from federator.control.upkeep.reconciling import FLAG as RECONCILING
+from federator.couriers import courier_of_alerts, courier_to
 from federator.exporting.address import Address, read_address
 from federator.exporting.files import FileTarget
 from federator.exporting.syslog import SyslogTarget
@@ -50,7 +52,6 @@ from federator.store.shared import open_shared
 from federator.store.sqlite import SqliteStore
 from federator.store.sqlite_file import adopt
 from federator.telemetry import configure_logging
-from federator.webhook import Webhook
 from federator_policies.documents import compile_set, load
 from federator_providers.limits import LimitedProvider
 
@@ -237,7 +238,8 @@ class Dispatcher:
                 admission, settings, ",".join((self.address, *settings.server.others))
             ),
             reign=reign,
-            courier=Webhook(settings.alerts, settings.federation) if settings.alerts.webhook else None,
+            courier=courier_of_alerts(settings),
+            reach=partial(courier_to, settings),
             identity=_identity(settings),
             signer=Signer(self._state_dir),
             targets={text: _target(read_address(text)) for text in settings.ledger.export},

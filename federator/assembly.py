@@ -31,6 +31,7 @@ from federator.control.reports.progress import Progress
 from federator.control.showing.alerts import Alerts
 from federator.control.showing.expectations import Expectations
 from federator.control.showing.explanations import Explainer
+from federator.control.showing.notifications import Notifications, Reach
 from federator.control.showing.recorded import Recorded
 from federator.control.showing.views import Views
 from federator.control.submitting.acceptance import Acceptance
@@ -86,6 +87,7 @@ class Core:
     reconciliation: Reconciliation
     sweeper: Sweeper
     alerts: Alerts
+    notifications: Notifications
     solver: Solver
     lookouts: Lookouts
     certificates: Certificates
@@ -129,6 +131,8 @@ class Core:
         self.fences.begin()
         self.hub.start(term=self.reign.number)
         self.records.subscribe(self.turn.occasion.note)
+        self.records.subscribe(self.notifications.note)
+        self.alerts.subscribe(self.notifications.note_risk)
         self.inventory.subscribe(self.turn.occasion.hear)
         for subscribe in (self.records.subscribe, self.inventory.subscribe):
             subscribe(self.executor.wake)
@@ -149,6 +153,7 @@ class Core:
             ("fences", self.fences.run),
             ("sweeper", self.sweeper.run),
             ("alerts", self.alerts.run),
+            ("notifications", self.notifications.run),
             ("series", self.series_runs.run),
             ("last use of tokens", self.sign_in.run),
         ):
@@ -189,6 +194,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     ids: IdSource | None = None,
     reign: Reign | None = None,
     courier: Courier | None = None,
+    reach: Reach = lambda _: None,
     lookout: Lookout | None = None,
     signer: Signer | None = None,
     identity: IdentityProvider | None = None,
@@ -207,7 +213,10 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares)
     authority = AuthorityInForce(records)
     visibility = Visibility(records, authority, by_team=settings.visibility.jobs == "team")
-    acceptance = Acceptance(records, scribe, blobs, settings.limits, retention, shares, visibility)
+    notifications = Notifications(records, clock, settings.notifications, reach)
+    acceptance = Acceptance(
+        records, scribe, blobs, settings.limits, retention, shares, visibility, notifications.reachable
+    )
     admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
     absent_s = settings.oidc.absent_s if settings.oidc is not None else None
     turn = _turn(settings, records, observer, scribe, solver, decisions, ids)
@@ -246,6 +255,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
         alerts=_alerts(settings, records, scribe, turn, chain, exports, courier),
+        notifications=notifications,
         solver=solver,
         lookouts=Lookouts(observer, lookout),
         certificates=Certificates(turn, decisions, lookout, settings.turn.certify_every),

@@ -17,7 +17,14 @@ from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.way import Way, is_loopback
 from federator.model.identity import Role, read_role
-from federator.settings import LedgerSettings, LimitSettings, OidcSettings, ServerSettings, Settings
+from federator.settings import (
+    LedgerSettings,
+    LimitSettings,
+    OidcSettings,
+    PersonSettings,
+    ServerSettings,
+    Settings,
+)
 from federator.solving.frames import STAGES
 from federator.wire.faults import told_in, with_line
 from federator.wire.records import decode
@@ -111,6 +118,7 @@ def check(settings: Settings) -> None:
     _check_retention(settings)
     _check_etcd(settings)
     _check_ledger(settings.ledger)
+    _check_messages(settings)
     if settings.oidc is not None:
         _check_oidc(settings.oidc, settings.clock)
     if settings.leases.slack_s < 4 * settings.leases.poll_s:
@@ -210,6 +218,39 @@ def _check_ledger(ledger: LedgerSettings) -> None:
         read_address(text, field)
         if text in ledger.export[:number]:
             raise Invalid("is listed twice", field=field, remedy="remove one")
+
+
+def _check_messages(settings: Settings) -> None:
+    given, smtp = settings.notifications, settings.notifications.smtp
+    if given.per_hour <= 0:
+        raise Invalid(
+            "must be above 0", field="$.notifications.per_hour", remedy="write 12, or another number"
+        )
+    alerts = PersonSettings(mail=settings.alerts.mail, webhook=settings.alerts.webhook)
+    people = {f"$.notifications.people.{name}": person for name, person in given.people.items()}
+    for field, where in {**people, "$.alerts": alerts}.items():
+        if where.webhook and urlsplit(where.webhook).scheme not in ("http", "https"):
+            raise Invalid("is not a URL", field=f"{field}.webhook", remedy="write https://…")
+        if where.mail and smtp is None:
+            raise Invalid(
+                "is missing, so no mail can be sent",
+                field="$.notifications.smtp",
+                remedy="name host and sender",
+            )
+        if where.mail and "@" not in where.mail:
+            raise Invalid("is not an address", field=f"{field}.mail", remedy="write NAME@DOMAIN")
+    if smtp is not None and smtp.user and smtp.tls == "none" and not is_loopback(smtp.host):
+        raise Invalid(
+            "would send the password in the clear",
+            field="$.notifications.smtp.tls",
+            remedy="write starttls or tls",
+        )
+    if smtp is not None and bool(smtp.user) != bool(smtp.password_file):
+        raise Invalid(
+            "needs user and password_file together",
+            field="$.notifications.smtp",
+            remedy="write both, or neither",
+        )
 
 
 def _check_oidc(oidc: OidcSettings, clock: str) -> None:

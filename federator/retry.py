@@ -96,7 +96,12 @@ async def retried(  # noqa: PLR0913 - each is another answer to when to try agai
         before_sleep=tell,
         reraise=True,
     )
-    answer: T = await repeated(work)
+
+    async def attempt() -> T:
+        # tenacity would not wait for what a plain function returns.
+        return await work()
+
+    answer: T = await repeated(attempt)
     return answer
 
 

@@ -181,15 +181,69 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the adapter itself wants to know."""
 
 
+MessageFormat = Literal["json", "slack", "teams"]
+
+
 class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who is told of budgets that fill, deadlines at risk, machines that never joined, and rentals that wait for approval."""
 
     webhook: str = ""
-    """URL that each alert is posted to as a JSON object with a `text`; empty: none. It may hold a secret: logs name its host only."""
+    """URL that each alert is posted to; empty: none. It may hold a secret: logs name its host only."""
+    format: MessageFormat = "json"
+    """What is posted: `json`, all fields with a `text`; `slack`, a message for an incoming webhook; `teams`, an adaptive card for a workflow's webhook."""
+    mail: str = ""
+    """Address that each alert is sent to by `notifications.smtp`; empty: none."""
     attempts: int = 5
     """How often an alert is posted before it is given up, twice as long after each failure."""
     look_s: float = 30.0
     """How often it is looked for alerts (clock seconds); 0: never."""
+
+
+class SmtpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The mail server that takes what is sent."""
+
+    host: str
+    """Its name."""
+    sender: str
+    """Address that mail comes from, such as `federator@example.org`."""
+    port: int = 587
+    """TCP port."""
+    tls: Literal["starttls", "tls", "none"] = "starttls"
+    """`starttls`: TLS after the greeting; `tls`: from the first byte on (port 465); `none`: without, and then without a password unless the server is on this machine."""
+    ca: str = ""
+    """PEM file of a private authority behind its certificate; empty: those of the system."""
+    user: str = ""
+    """Whom to sign in as; empty: nobody."""
+    password_file: str = ""
+    """File that holds the password, read for each mail."""
+    timeout_s: float = 20.0
+    """Real seconds that one mail may take before it is cut off; it is tried three times."""
+
+
+class PersonSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where one person is reached. Both, if both are given."""
+
+    mail: str = ""
+    """Address; empty: by `notifications.mail_domain`."""
+    webhook: str = ""
+    """URL that messages are posted to; empty: none. It may hold a secret: logs name its host only."""
+    format: MessageFormat = "json"
+    """What is posted; see `alerts.format`."""
+
+
+class NotificationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How people hear of their jobs: what a job file asks for with `notify` goes to whoever submitted it."""
+
+    smtp: SmtpSettings | None = None
+    """The mail server; without it, no mail is sent."""
+    mail_domain: str = ""
+    """Whoever is not named under `people` has the address NAME@DOMAIN; empty: none."""
+    people: dict[str, PersonSettings] = {}
+    """Where people are reached, by their names."""
+    gather_s: float = 5.0
+    """What happens within so many real seconds is told in one message."""
+    per_hour: float = 12.0
+    """Most messages to one person; what comes in between waits for the next one, which tells all of it."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -348,6 +402,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leases: LeaseSettings = LeaseSettings()
     retention: RetentionSettings = RetentionSettings()
     alerts: AlertSettings = AlertSettings()
+    notifications: NotificationSettings = NotificationSettings()
     tokens: TokenSettings = TokenSettings()
     ledger: LedgerSettings = LedgerSettings()
     visibility: VisibilitySettings = VisibilitySettings()

@@ -161,7 +161,17 @@ CATALOGUE = (
     Metric(
         "federator_alerts_undelivered_total",
         MetricType.COUNTER,
-        "Alerts that the webhook did not take in all its attempts.",
+        "Alerts that the webhook or the mail server did not take in all its attempts.",
+    ),
+    Metric(
+        "federator_notifications_total",
+        MetricType.COUNTER,
+        "Messages to people about their own jobs that were delivered.",
+    ),
+    Metric(
+        "federator_notifications_undelivered_total",
+        MetricType.COUNTER,
+        "Such messages that were given up; the log names the person and the server.",
     ),
     Metric(
         "federator_ledger_export_failures_total",

@@ -271,6 +271,19 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     """The site is left alone until then: after the first time only the member is avoided, where there is another."""
 
 
+class Notify(StrEnum):
+    """Of what a job's owner is told."""
+
+    START = "start"
+    """It runs for the first time."""
+    END = "end"
+    """It is over, however."""
+    FAIL = "fail"
+    """It has failed."""
+    AT_RISK = "deadline-at-risk"
+    """It is expected to miss its deadline."""
+
+
 class FirstForecast(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What was expected of a job when anything was for the first time. 90 of 100 such jobs start and are done by the `high` moments."""
 
@@ -362,6 +375,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: Reason | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    notify: tuple[Notify, ...] = ()
+    """Of what its owner is to be told,"""
+    notified: tuple[Notify, ...] = ()
+    """and was."""
     first_forecast: FirstForecast | None = None
     """What people were told first; None where nothing was, or by a version that did not keep it."""
     spent_usd: float = 0.0

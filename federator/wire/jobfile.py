@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from federator.kernel.errors import FederatorError, Invalid, NotSupported
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import APART, Checkpoint, Follows, JobSpec, Retry
+from federator.model.jobs import APART, Checkpoint, Follows, JobSpec, Notify, Retry
 from federator.model.series import Overlap
 from federator.wire import fields
 from federator.wire.accelerators import Model
@@ -163,7 +163,7 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "job_recovery": "retry", "commands": "run", "cmd": "run", "script": "run", "depends_on": "after", "dependency": "after",
         "any_of": "resources.any_of", "ordered": "resources.ordered", "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
         "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
-        "schedule": "every", "cron": "every", "periodic": "every", "concurrency": "overlap", "concurrencyPolicy": "overlap", "environment": "env", "envs": "env", "grace": "checkpoint.grace", "working_dir": "workdir",
+        "schedule": "every", "cron": "every", "periodic": "every", "concurrency": "overlap", "concurrencyPolicy": "overlap", "environment": "env", "envs": "env", "grace": "checkpoint.grace", "mail_type": "notify", "notifications": "notify", "email": "notify", "working_dir": "workdir",
     }  # fmt: skip
     """What other systems call the same things."""
 
@@ -248,6 +248,8 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What becomes of a run that is due while the last one is not over: it does not come; it waits for the end of that one, at most one at a time, the newest; or that one is cancelled, and once it is gone the new one comes. Left out: `skip`."""
     labels: Labels = {}
     """Free words that policies and lists can select by."""
+    notify: Annotated[tuple[Notify, ...], alone()] = ()
+    """Of what you are told by mail or webhook, where your dispatcher knows how to reach you: `[end, fail, deadline-at-risk, start]`. What happens close together comes in one message."""
     client_id: Annotated[str, written(partial(fields.text, limit=200), maxLength=200, minLength=1)] | None = (
         None
     )
@@ -274,6 +276,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Indices in growing order; empty: not an array."""
     at_once: int | None = None
     """So many tasks of the array may run at once."""
+    notify: tuple[Notify, ...] = ()
     client_id: str | None = None
     repeated: Repeated | None = None
     """It is submitted again and again: this is what its first run asks for."""
@@ -330,6 +333,7 @@ def read_job(document: object, *, now: float) -> JobRequest:
         after_how=after_how,
         array=file.array[0],
         at_once=file.array[1],
+        notify=tuple(dict.fromkeys(file.notify)),
         client_id=file.client_id,
         repeated=repeated(file.every, file.overlap, given, now=now),
         notes=(asked.left_out,) if asked.left_out else (),

@@ -13,6 +13,7 @@ import msgspec
 from federator.assembly import Core, assemble
 from federator.control.governing.desk import Compiled
 from federator.control.record.records import Changes
+from federator.control.showing.notifications import Reach
 from federator.kernel.clock import ManualClock
 from federator.model.capacity import Lease, Market, Offer, Pool, Shape
 from federator.model.identity import BlobOwner, Caller, Role
@@ -21,7 +22,14 @@ from federator.model.placements import Cause, Order, Placement, PlacementReport,
 from federator.model.plans import Place, Plan
 from federator.model.sites import Member, Site, SiteKind, SiteReport
 from federator.model.snapshot import Problem, Snapshot
-from federator.settings import LinkSettings, OidcSettings, ProviderSettings, Settings, TurnSettings
+from federator.settings import (
+    LinkSettings,
+    NotificationSettings,
+    OidcSettings,
+    ProviderSettings,
+    Settings,
+    TurnSettings,
+)
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.http import Submitted
@@ -357,6 +365,8 @@ async def make_world(
     *,
     link: LinkSettings | None = None,
     oidc: OidcSettings | None = None,
+    notifications: NotificationSettings | None = None,
+    reach: Reach = lambda _: None,
 ) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
     clock = clock or SharedClock()
@@ -366,6 +376,7 @@ async def make_world(
             turn=TurnSettings(solver=False),
             link=link or LinkSettings(),
             oidc=oidc,
+            notifications=notifications or NotificationSettings(),
             providers={"cloudy": ProviderSettings(type="fake", site="cloud")},
         ),
         clock=clock,
@@ -375,6 +386,7 @@ async def make_world(
         providers={"cloudy": provider},
         compile_policies=_compile,
         user_data=lambda _admission: _user_data,
+        reach=reach,
     )
     await core.reign.begin()
     await core.records.load()

@@ -6,7 +6,7 @@ another leader, tells it again rather than never. Nothing here changes what is p
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -61,7 +61,12 @@ class Alerts:
         self._turn = turn
         self._settings = settings
         self._courier = courier
+        self._listeners: list[Callable[[Alert], None]] = []
         self._chain, self._exports = chain, exports
+
+    def subscribe(self, listener: Callable[[Alert], None]) -> None:
+        """Tell it of each alert, once, when it is written down."""
+        self._listeners.append(listener)
 
     async def run(self) -> None:
         """Look after look, until cancelled."""
@@ -82,6 +87,8 @@ class Alerts:
         for name in owed:
             await self._tell(name, self._again(name))
         for name, alert in fresh.items():
+            for listener in self._listeners:
+                listener(alert)
             await self._tell(name, alert)
         await self._forget()
         return list(fresh.values())
@@ -124,7 +131,7 @@ class Alerts:
         return Alert(kind=AlertKind(name.split("/")[1]), text=flag.who, at=flag.at)
 
     async def _tell(self, name: str, alert: Alert) -> None:
-        """By the webhook, if there is one; what it does not take after its attempts is given up, and counted."""
+        """By webhook or mail, if there is any; what it does not take after its attempts is given up, and counted."""
         if self._courier is not None:
             try:
                 await self._courier.deliver(alert)

@@ -67,7 +67,7 @@ class Accepted(NamedTuple):
 class Acceptance:
     """Requests into rows."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it joins
         self,
         records: Records,
         scribe: Scribe,
@@ -76,8 +76,11 @@ class Acceptance:
         retention: Retention,
         shares: Shares,
         visibility: Visibility,
+        reachable: Callable[[str], bool],
     ) -> None:
+        """`reachable`: whether anybody knows how to tell that person anything."""
         self._records = records
+        self._reachable = reachable
         self._scribe = scribe
         self._blobs = blobs
         self.limits = limits
@@ -100,6 +103,12 @@ class Acceptance:
                 field="$.workdir",
                 remedy="upload it first: PUT /v1/blobs/{hash}, also where another person has",
             )
+        if request.notify and not self._reachable(caller.name):
+            raise Invalid(
+                f"there is no address for {caller.name}",
+                field="$.notify",
+                remedy="leave it out, or ask a user with the role platform to name you in notifications.people of the settings",
+            )
         terms, now = entry.authority.terms(claimed.right.queue), self._scribe.clock.now()
         return Job(
             id=self._scribe.ids.new("job"),
@@ -120,6 +129,7 @@ class Acceptance:
             if request.max_duration_s is not None
             else terms.max_duration_s,
             at_once=request.at_once,
+            notify=request.notify,
             after=tuple(self._predecessor(caller, name) for name in request.after),
             after_how=request.after_how,
         )

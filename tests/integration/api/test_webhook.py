@@ -1,6 +1,7 @@
 """The webhook: alerts arrive as JSON, failures are repeated and bounded, and no secret is told."""
 
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -9,7 +10,6 @@ from federator import webhook
 from federator.kernel.errors import Unavailable
 from federator.model.events import Alert, AlertKind
 from federator.retry import Backoff
-from federator.settings import AlertSettings
 from federator.webhook import Webhook
 
 ALERT = Alert(kind=AlertKind.BUDGET, text="half is spent", at=1.0, policy="Budget/b")
@@ -47,7 +47,7 @@ async def listener(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
 
 
 def posting_to(url: str, attempts: int = 3) -> Webhook:
-    return Webhook(AlertSettings(webhook=url, attempts=attempts), "lab")
+    return Webhook(url, "lab", attempts=attempts)
 
 
 async def test_an_alert_arrives_as_json(listener: Listener) -> None:
@@ -84,3 +84,24 @@ async def test_nobody_there_ends_in_an_error_without_the_address() -> None:
     with pytest.raises(Unavailable) as failed:
         await posting_to(f"http://127.0.0.1:1/{SECRET}", attempts=1).deliver(ALERT)
     assert SECRET not in str(failed.value)
+
+
+RUDE = Alert(kind=AlertKind.JOB, text="<!channel> *x* is FAILED & gone\n- [see](http://evil)", at=1.0)
+
+
+async def test_slack_is_told_in_its_own_words(listener: Listener) -> None:
+    await Webhook(listener.url, "lab", attempts=1, format="slack").deliver(RUDE)
+    (body,) = listener.bodies
+    assert body["text"] == "&lt;!channel&gt; *x* is FAILED &amp; gone\n- [see](http://evil)"
+    section, context = cast("list[dict[str, Any]]", body["blocks"])
+    assert section["text"] == {"type": "plain_text", "text": RUDE.text}, "as plain text it calls nobody"
+    assert context["elements"][0]["text"] == "lab: job"
+
+
+async def test_teams_is_shown_a_card(listener: Listener) -> None:
+    await Webhook(listener.url, "lab", attempts=1, format="teams").deliver(RUDE)
+    (body,) = listener.bodies
+    (attachment,) = cast("list[dict[str, Any]]", body["attachments"])
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    lines = [block["text"] for block in attachment["content"]["body"]]
+    assert lines == ["<!channel> \\*x\\* is FAILED & gone", "- \\[see\\]\\(http://evil\\)", "lab: job"]
