@@ -6,12 +6,24 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from types import CodeType
 
-from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnusedCliTokensError
+from cyclopts import (
+    App,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from federator import __version__
 from federator.cli.exits import EXITS, INTERRUPTED, USAGE
 from federator.kernel.errors import FederatorError
 
+FEW = 12
+"""So many commands are listed where a wrong one is named; the help lists more."""
+NEAR, VERY_NEAR = 0.7, 0.8
+"""How much alike two words are, of 1, to be taken for the same: with the same first letter, and with another."""
 LISTING = ("--help", "-h")
 VERBS: dict[str, dict[str, str]] = {
     "Run": {
@@ -98,6 +110,12 @@ def build_app(*, listing: bool = False) -> App:
         for name, where in verbs.items():
             about = GROUPS.get(name) or (_summary(where) if listing else None)
             app.command(where, name=name, group=group, help=about)
+    app.command(
+        "federator.cli.completion:install_completion",
+        name="--install-completion",
+        group=app["--help"].group,
+        help="Install completion of words for bash, zsh or fish.",
+    )
     return app
 
 
@@ -168,10 +186,28 @@ def _with_input(words: Sequence[str]) -> list[str]:
     return ["./-" if word == "-" else word for word in words]
 
 
+def _near(word: str, known: Sequence[str]) -> str:
+    """A question about the known word that is nearly this one; nothing where none is."""
+    from federator.wire.nearest import nearest
+
+    alike = [each for each in known if each.lstrip("-")[:1] == word.lstrip("-")[:1]]
+    near = nearest(word, alike, NEAR) or nearest(word, known, VERY_NEAR)
+    return f"; did you mean {near}?" if near else ""
+
+
 def _what(error: CycloptsError) -> str:
     """What is wrong; what may be written without its option is told as `--help` has it."""
     if isinstance(error, UnusedCliTokensError):
         return f"{' '.join(error.unused_tokens or ())!r}: more words than it takes"
+    if isinstance(error, UnknownCommandError) and error.unused_tokens:
+        names = [name for name in error.app or () if not name.startswith("-")]
+        known = f"; known are {', '.join(names)}" if len(names) <= FEW else ""
+        return (
+            f"there is no command {error.unused_tokens[0]!r}{_near(error.unused_tokens[0], names) or known}"
+        )
+    if isinstance(error, UnknownOptionError):
+        word = error.token.keyword or error.token.value
+        return f"there is no option {word}{_near(word, [name for each in error.argument_collection for name in each.names])}"
     from federator.cli.phrases import plain
 
     missing = error.argument if isinstance(error, MissingArgumentError) else None

@@ -10,12 +10,13 @@ from federator.cli.output import Output, facts, say, show, show_data, status
 from federator.cli.phrases import counted, duration, usd, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.model.jobs import Job
+from federator.wire.addresses import begins_id
 from federator.wire.http import ArrayDetail
 
 
 def names_array(name: str, job: Job) -> bool:
     """Whether that name, for which this job was found, means all tasks of its array: neither an id nor an index."""
-    return job.array is not None and name != job.id and not name.endswith("]")
+    return job.array is not None and not begins_id(name, job.id) and not name.endswith("]")
 
 
 def show_array(array: ArrayDetail, now: float, output: Output) -> None:

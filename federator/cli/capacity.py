@@ -6,38 +6,38 @@ from cyclopts import App, Parameter
 
 from federator.cli.columns import lease_columns, offer_columns, queue_columns, team_columns
 from federator.cli.money_columns import budget_columns, burst_columns, proposal_columns
-from federator.cli.output import Output, show_data, show_rows
+from federator.cli.output import ListOutput, Output, show_data, show_rows
 from federator.cli.phrases import plain, when
 from federator.cli.session import HERE, Connection, ask
 
 burst = App(name="burst")
 
 
-def queues(*, output: Output = "table", connection: Connection = HERE) -> None:
+def queues(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List the queues: use against guarantee and limit."""
     rows, _ = ask(connection, lambda client: client.queues())
     show_rows(rows, queue_columns(), output, empty="no queues: apply a policy of kind Queue")
 
 
-def teams(*, output: Output = "table", connection: Connection = HERE) -> None:
+def teams(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List the teams: who is in them, and where they may submit. `whoami` tells your own rights."""
     rows, _ = ask(connection, lambda client: client.teams())
     show_rows(rows, team_columns(), output, empty="no teams: apply a policy of kind Team")
 
 
-def offers(*, output: Output = "table", connection: Connection = HERE) -> None:
+def offers(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List what could be rented, and at what price."""
     rows, now = ask(connection, lambda client: client.offers())
     show_rows(rows, offer_columns(now), output, empty="no offers: the dispatcher has no provider")
 
 
-def leases(*, output: Output = "table", connection: Connection = HERE) -> None:
+def leases(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List what is and was rented, what it costs, and why."""
     rows, now = ask(connection, lambda client: client.leases())
     show_rows(rows, lease_columns(now), output, empty="nothing has been rented")
 
 
-def budgets(*, output: Output = "table", connection: Connection = HERE) -> None:
+def budgets(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List money spent, committed and left under each cap, and what it comes to at the end of the period."""
     rows, now = ask(connection, lambda client: client.budgets())
     empty = "no caps on money: apply a policy of kind Budget, or a BurstPolicy with limits"

@@ -1,12 +1,13 @@
 """What the lists show: the columns of each kind of row."""
 
+from collections.abc import Iterable
+
 from rich.text import Text
 
 from federator.cli.layout import Column
 from federator.cli.output import status
-from federator.cli.phrases import NONE, ago, counted, duration, gpus, plain, usd, when, when_about
+from federator.cli.phrases import NONE, ago, counted, duration, gpus, instant, plain, usd, when, when_about
 from federator.cli.rights import rights_in_words
-from federator.kernel.quantities import format_instant
 from federator.model.capacity import Pool
 from federator.model.events import Event, LedgerEntry
 from federator.model.jobs import WHOLE_MILLI, in_gpus
@@ -41,19 +42,39 @@ def _job_gpus(row: JobRow) -> str:
     return f"{count} ({row.width})" if row.width else count
 
 
-def job_columns(now: float) -> tuple[Column[JobRow], ...]:
-    """Jobs. What matters to the owner first; the reason last, because it may be cut."""
+ID_LENGTH = 16
+"""Letters of an id in lists: `job-`, ten of the time and two more, which name one job unless many came in the same millisecond."""
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Of each id as much as tells it from the others; any verb takes that."""
+    found: dict[str, str] = {}
+    ordered = ["", *sorted(ids), ""]
+    for before, each, after in zip(ordered, ordered[1:], ordered[2:], strict=False):
+        found[each] = each[: max(ID_LENGTH, 1 + max(_alike(before, each), _alike(each, after)))]
+    return found
+
+
+def _alike(one: str, other: str) -> int:
+    """How many letters both begin with."""
+    differ = (at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    return next(differ, min(len(one), len(other)))
+
+
+def job_columns(now: float, rows: Iterable[JobRow] = ()) -> tuple[Column[JobRow], ...]:
+    """Jobs. What matters to the owner first; the reason last, because it may be cut. The ids of `rows` are shortened, but for those of arrays, whose tasks have ids that begin alike."""
+    short = short_ids(row.id for row in rows if not row.tasks)
     return (
-        Column("ID", lambda row: row.id),
+        Column("ID", lambda row: short.get(row.id, row.id)),
         Column("NAME", lambda row: row.label, cap=24),
         Column("OWNER", lambda row: row.owner, wide=True),
         Column("QUEUE", lambda row: row.queue, wide=True),
         Column("PRIO", lambda row: str(row.priority), wide=True, right=True),
         Column("STATUS", lambda row: status(row.status)),
-        Column("GPUS", _job_gpus, least=90),
+        Column("GPUS", _job_gpus, least=60),
         Column("SITE", lambda row: row.site, least=70),
         Column("MARKET", lambda row: row.market, wide=True),
-        Column("AGE", lambda row: _age(row, now), right=True, least=80),
+        Column("AGE", lambda row: _age(row, now), right=True, least=60),
         Column("DEADLINE", lambda row: _deadline(row, now), right=True, least=110),
         Column("STARTS", lambda row: _starts(row, now), least=150),
         Column("ENDS", lambda row: _ends(row, now), least=150),
@@ -323,7 +344,7 @@ def statement_columns() -> tuple[Column[StatementRow], ...]:
 def ledger_columns() -> tuple[Column[LedgerEntry], ...]:
     """Facts of the ledger, at their exact times."""
     return (
-        Column("AT", lambda row: format_instant(row.at)),
+        Column("AT", lambda row: instant(row.at)),
         Column("KIND", lambda row: row.kind),
         Column("WHO", lambda row: row.who),
         Column("JOB", lambda row: row.job, least=100),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from federator.cli.columns import action_columns, decision_columns, waiting_columns
 from federator.cli.layout import table
-from federator.cli.output import Output, facts, show_data, show_rows, width
+from federator.cli.output import ListOutput, Output, facts, show_data, show_rows, width
 from federator.cli.output import show as show_parts
 from federator.cli.phrases import counted, usd, when_exactly
 from federator.cli.replaying import replay
@@ -29,7 +29,7 @@ app.command(replay)
 def list_decisions(
     *,
     last: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))] = 100,
-    output: Output = "table",
+    output: ListOutput = "table",
     connection: Connection = HERE,
 ) -> None:
     """List recorded decisions, newest first.
@@ -68,7 +68,7 @@ def show(
         file = msgspec.structs.replace(given, recorded=answer["plan"])
         problem.write_bytes(write(file, packed=problem.suffix == ".gz"))
     if raw or output in ("json", "yaml"):
-        show_data(answer, "yaml" if output == "yaml" and not raw else "json")
+        show_data(answer, "yaml" if output == "yaml" and not raw else "json", as_it_is=True)
         return
     plan = told_plan(msgspec.convert(answer["plan"], Plan))
     proof = msgspec.convert(answer.get("proof"), Proof | None)

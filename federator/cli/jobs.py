@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +12,23 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.arrays import names_array, show_array
-from federator.cli.columns import attempt_columns, event_columns, job_columns
+from federator.cli.columns import attempt_columns, event_columns
 from federator.cli.exits import EXITS, USAGE
 from federator.cli.harmless import harmless
 from federator.cli.job_facts import job_facts
 from federator.cli.layout import table
-from federator.cli.output import Output, facts, say, say_error, show, show_data, show_rows, status, width
+from federator.cli.listing import AS_IT_COMES, Listing, watched
+from federator.cli.output import (
+    ListOutput,
+    Output,
+    facts,
+    say,
+    say_error,
+    show,
+    show_data,
+    status,
+    width,
+)
 from federator.cli.phrases import plain
 from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
@@ -158,7 +170,8 @@ def list_jobs(
     label: str | None = None,
     tasks: Annotated[bool, Parameter(negative="")] = False,
     limit: int = 50,
-    output: Output = "table",
+    listing: Listing = AS_IT_COMES,
+    output: ListOutput = "table",
     connection: Connection = HERE,
 ) -> None:
     """List jobs, newest first; an array is one line.
@@ -190,6 +203,7 @@ def list_jobs(
 
     if limit < 0:
         raise Invalid("must not be below 0", field="--limit", remedy="write 0 for all")
+    listing.check(output)
     which = JobFilter(
         mine=mine,
         queue=queue,
@@ -203,16 +217,20 @@ def list_jobs(
     )
 
     async def collect(client: "Verbs") -> tuple[list[JobRow], int, list[SeriesRow]]:
-        again = output in ("table", "wide") and which == JobFilter(mine=mine, collapse=True)
+        again = (
+            output in ("table", "wide")
+            and which == JobFilter(mine=mine, collapse=True)
+            and listing == AS_IT_COMES
+        )
         repeated = await series_to_list(client, mine=mine) if again else []
-        if limit > 0:
-            page = await client.jobs(which, limit=min(limit, 1000))
-            return list(page.jobs), page.total, repeated
-        rows = [row async for row in client.all_jobs(which)]
-        return rows, len(rows), repeated
+        rows, total = await listing.collected(client, which, limit)
+        return rows, total, repeated
 
+    if listing.watch:
+        ask(connection, lambda client: watched(client, partial(listing.drawn, client, which, limit, output)))
+        return
     (rows, total, repeated), now = ask(connection, collect)
-    show_rows(rows, job_columns(now), output, empty="no jobs")
+    listing.show(rows, now, output)
     show_below(repeated, now, output)
     if total > len(rows) and output in ("table", "wide"):
         say(f"{len(rows)} of {total}; --limit 0 for all")

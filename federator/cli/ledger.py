@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from federator.cli.columns import ledger_columns
 from federator.cli.exits import FAILED, OK
 from federator.cli.harmless import harmless
-from federator.cli.output import Output, show_rows
+from federator.cli.output import ListOutput, show_rows
 from federator.cli.phrases import instant_at
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -40,7 +40,7 @@ def ledger(
     after: str | None = None,
     limit: int = 100,
     all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
-    output: Output = "table",
+    output: ListOutput = "table",
     connection: Connection = HERE,
 ) -> None:
     """List facts of the ledger, oldest first: acts, use and money. Where there are more, it says so.

@@ -17,10 +17,15 @@ from federator.cli.harmless import harmless, harmless_json
 from federator.cli.layout import PIPE_WIDTH, Column, Row, table
 from federator.cli.phrases import NONE, between, plain, when_exactly
 from federator.cli.settings import coloured
+from federator.kernel.quantities import format_instant_exactly
 
 Format = Literal["table", "wide", "json", "yaml"]
+ListFormat = Literal["table", "wide", "csv", "json", "yaml"]
 Output = Annotated[Format, Parameter(name=("-o", "--output"), help="How to show it.")]
+ListOutput = Annotated[ListFormat, Parameter(name=("-o", "--output"), help="How to show it.")]
 
+LAST_INSTANT = 253_402_300_800.0
+"""The end of the year 9999; what is later is shown as a number."""
 STYLES = {
     "RUNNING": "green", "SUCCEEDED": "green", "READY": "green", "PLACED": "cyan", "STARTING": "cyan", "BOOTING": "cyan",
     "LAUNCHING": "cyan", "REQUESTED": "cyan", "PENDING": "yellow", "HELD": "magenta", "SUSPENDING": "magenta",
@@ -66,9 +71,11 @@ def status(word: str) -> Text:
     return Text(plain(word), style=STYLES.get(word, ""))
 
 
-def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: Format, *, empty: str) -> None:
+def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: ListFormat, *, empty: str) -> None:
     """A list, in the format that was asked for. `empty` is said when there is nothing to list."""
-    if output in ("json", "yaml"):
+    if output == "csv":
+        show_csv(rows)
+    elif output in ("json", "yaml"):
         show_data(rows, output)
     elif rows:
         wide = output == "wide"
@@ -77,14 +84,48 @@ def show_rows(rows: Sequence[Row], columns: Iterable[Column[Row]], output: Forma
         print(empty, file=sys.stderr)
 
 
-def show_data(value: object, output: Format) -> None:
-    """A value as JSON or YAML."""
+def show_csv(rows: Sequence[object], fields: Sequence[str] = ()) -> None:
+    """Records as CSV with a line of titles: all their fields, or these. What is no text or number is JSON."""
+    import csv
+    from io import StringIO
+
+    records = with_instants(rows)
+    assert isinstance(records, list)
+    text = StringIO()
+    names = list(fields or dict.fromkeys(name for record in records for name in record))
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_as_cell(record.get(name)) for name in names] for record in records)
+    print(harmless(text.getvalue()) if sys.stdout.isatty() else text.getvalue(), end="")
+
+
+def _as_cell(value: object) -> object:
+    plain_value = value is None or isinstance(value, str | int | float)
+    return value if plain_value else msgspec.json.encode(value).decode()
+
+
+def with_instants(value: object) -> object:
+    """Records as JSON has them, with each instant (a number whose field ends in `_at`) as RFC 3339 in UTC."""
+    return _with_instants(msgspec.to_builtins(value))
+
+
+def _with_instants(value: object, name: str = "") -> object:
+    if isinstance(value, dict):
+        return {key: _with_instants(each, str(key)) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_instants(each, name) for each in value]
+    is_instant = name.endswith("_at") and isinstance(value, int | float) and 0 <= value < LAST_INSTANT
+    return format_instant_exactly(value) if is_instant and isinstance(value, int | float) else value
+
+
+def show_data(value: object, output: ListFormat, *, as_it_is: bool = False) -> None:
+    """A value as JSON or YAML. `as_it_is`: a file of ours that programs read back, with its instants as numbers."""
+    value = msgspec.to_builtins(value) if as_it_is else with_instants(value)
     if output == "yaml":
         from federator.wire.yamltext import write_document
 
-        plain_value = msgspec.to_builtins(value)
-        text = write_document(plain_value)
-        print(text if text == harmless(text) else write_document(plain_value, ascii_only=True), end="")
+        text = write_document(value)
+        print(text if text == harmless(text) else write_document(value, ascii_only=True), end="")
     else:
         print(harmless_json(msgspec.json.format(msgspec.json.encode(value)).decode()))
 

@@ -1,7 +1,9 @@
 """Numbers as people read them: times relative to now, money, GPUs."""
 
+from datetime import datetime
+
 from federator.kernel.errors import Invalid
-from federator.kernel.quantities import format_duration, format_instant, parse_duration_s, parse_instant
+from federator.kernel.quantities import format_duration, parse_duration_s, parse_instant
 
 NONE = "-"
 
@@ -21,9 +23,14 @@ def when(at: float | None, now: float) -> str:
     return f"in {format_duration(away_s)}" if away_s > 0 else f"{format_duration(-away_s)} ago"
 
 
+def instant(at: float) -> str:
+    """An instant by the clock of whoever reads it, to the second: `2026-12-01 09:00:00 CET`."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
 def when_exactly(at: float | None, now: float) -> str:
-    """An instant both ways: `in 2h (2026-12-01T08:00:00Z)`."""
-    return NONE if at is None else f"{when(at, now)} ({format_instant(at)})"
+    """An instant both ways: `in 2h (2026-12-01 09:00:00 CET)`."""
+    return NONE if at is None else f"{when(at, now)} ({instant(at)})"
 
 
 RANGE_S = 60.0

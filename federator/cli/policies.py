@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
 from federator.cli.harmless import harmless
-from federator.cli.output import Output, say_error, show_data, show_rows
+from federator.cli.output import ListOutput, Output, say_error, show_data, show_rows
 from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import Written, read_set
 from federator.cli.policy_replay import replay
@@ -102,7 +102,7 @@ def apply(
 
 
 @app.command
-def history(*, output: Output = "table", connection: Connection = HERE) -> None:
+def history(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List the versions that have been in force, newest first, with author and reason."""
     versions, now = ask(connection, lambda client: client.policy_history())
     show_rows(versions[::-1], policy_columns(now), output, empty="no policies yet")

@@ -17,7 +17,7 @@ def schema(file: File, /) -> None:
     file:
         A job file, policy documents, the dispatcher's settings, or what `federator solver` reads and writes.
     """
-    show_data(SCHEMAS[file](), "json")
+    show_data(SCHEMAS[file](), "json", as_it_is=True)
 
 
 def _job() -> dict[str, Any]:

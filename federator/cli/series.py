@@ -7,11 +7,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from federator.cli.layout import Column
-from federator.cli.output import Output, facts, say, show, show_data, show_rows, status
-from federator.cli.phrases import NONE, plain, when, when_exactly
+from federator.cli.output import ListOutput, Output, facts, say, show, show_data, show_rows, status
+from federator.cli.phrases import NONE, instant, plain, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import NotFound
-from federator.kernel.quantities import format_duration, format_instant
+from federator.kernel.quantities import format_duration
 from federator.wire.http import SeriesDetail, SeriesRow, Submitted
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ async def series_to_list(client: "Verbs", *, mine: bool) -> list[SeriesRow]:
         return []
 
 
-def show_below(rows: list[SeriesRow], now: float, output: Output) -> None:
+def show_below(rows: list[SeriesRow], now: float, output: ListOutput) -> None:
     """Some series below what a list of jobs shows; where there are none, nothing."""
     if rows:
         print()
@@ -98,7 +98,7 @@ def begun(submitted: Submitted) -> str:
     """What has become of a file with `every`, in a sentence."""
     due = "no more runs are due"
     if submitted.next_at is not None:
-        due = f"next run at {format_instant(submitted.next_at)}"
+        due = f"next run at {instant(submitted.next_at)}"
     if submitted.paused:
         due = f"{submitted.paused} (federator series resume {submitted.series})"
     same = "is as it was" if submitted.repeated else "submitted"
@@ -145,7 +145,7 @@ def _show(detail: SeriesDetail, now: float, output: Output) -> None:
     ]  # fmt: skip
     if detail.notes:
         parts.append(Text("\nWhat did not come, or came late", style="bold"))
-        parts += [Text(f"  {format_instant(note.at)}  {plain(note.text)}") for note in detail.notes]
+        parts += [Text(f"  {instant(note.at)}  {plain(note.text)}") for note in detail.notes]
     show(*parts)
 
 

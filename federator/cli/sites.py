@@ -17,7 +17,7 @@ from federator.cli.columns import (
     statement_columns,
 )
 from federator.cli.layout import table
-from federator.cli.output import Output, facts, show, show_data, show_rows, status, width
+from federator.cli.output import ListOutput, Output, facts, show, show_data, show_rows, status, width
 from federator.cli.phrases import NONE, counted, duration, instant_at, plain, when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -26,7 +26,7 @@ app = App(name="site")
 SiteName = Annotated[str, Parameter(help="Name of the site.")]
 
 
-def list_sites(*, output: Output = "table", connection: Connection = HERE) -> None:
+def list_sites(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List the sites: what they have, what is busy, and how fresh that is."""
     rows, _ = ask(connection, lambda client: client.sites())
     show_rows(
@@ -177,7 +177,7 @@ def statement(
     *,
     since: str = "",
     until: str = "",
-    output: Output = "table",
+    output: ListOutput = "table",
     connection: Connection = HERE,
 ) -> None:
     """What was used at a site, by owner, queue and GPU model, and what it cost. For the site's admin.

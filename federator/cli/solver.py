@@ -70,7 +70,7 @@ def run(
         proven=certify,
     )
     if output is None:
-        show_data(plan, "json")
+        show_data(plan, "json", as_it_is=True)
         return
     output.write_bytes(write(plan, packed=output.suffix == PACKED))
     gap = plan.certificate.gap if plan.certificate is not None else None

@@ -5,7 +5,7 @@ from typing import Literal
 from cyclopts import App
 
 from federator.cli.columns import token_columns
-from federator.cli.output import Output, say, show_data, show_rows
+from federator.cli.output import ListOutput, Output, say, show_data, show_rows
 from federator.cli.phrases import when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -105,7 +105,7 @@ def rotate(
 
 
 @app.command(name="list")
-def list_tokens(*, output: Output = "table", connection: Connection = HERE) -> None:
+def list_tokens(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List who has which tokens, newest first, and which still wait for an agent; never their secrets."""
     rows, now = ask(connection, lambda client: client.tokens())
     if soon := sorted({row.name for row in rows if row.role and _ends_soon(row, now)}):

@@ -15,7 +15,7 @@ from federator.kernel.errors import Invalid, NotFound
 from federator.model.events import Event
 from federator.model.plans import Explanation
 from federator.wire import fields
-from federator.wire.addresses import read_address
+from federator.wire.addresses import begins_id, read_address
 from federator.wire.http import (
     ActedOn,
     ArrayDetail,
@@ -175,7 +175,7 @@ class JobVerbs:
         if len(indices) > 1:
             return [(await self.job(f"{name}[{index}]")).job.id for index in indices]
         found = (await self.job(job)).job
-        if found.array is None or indices or job == found.id:
+        if found.array is None or indices or begins_id(job, found.id):
             return [found.id]
         return sorted([row.id async for row in self.all_jobs(JobFilter(array=found.array))])
 

@@ -106,6 +106,14 @@ def format_instant(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def format_instant_exactly(at: float) -> str:
+    """The same with its milliseconds, where it has any."""
+    whole = datetime.fromtimestamp(at, UTC)
+    return whole.isoformat(timespec="milliseconds" if whole.microsecond >= 1000 else "seconds").replace(
+        "+00:00", "Z"
+    )
+
+
 def format_chance(share: float) -> str:
     """A chance in percent; none is said to be nothing, or certain, that is not."""
     if 0.0 < share <= 0.005:

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from federator.model.jobs import Job
 from federator.wire.fields import indices
 
+ID_PREFIX = "job-"
+LEAST_ID = len(ID_PREFIX) + 6
+"""How much of a job's id names it, where no other job's id begins so."""
 _INDEXED = re.compile(r"([^\[\]]*)\[([^\[\]]*)\]")
 
 
@@ -23,6 +26,16 @@ def read_address(text: str) -> Address:
     """The parts of what somebody wrote. Raises `Invalid` for brackets that hold no indices."""
     match = _INDEXED.fullmatch(text)
     return Address(text) if match is None else Address(match[1], indices(match[2], "JOB"))
+
+
+def may_be_id(text: str) -> bool:
+    """Whether somebody wrote an id, or how it begins."""
+    return text.startswith(ID_PREFIX) and len(text) >= LEAST_ID
+
+
+def begins_id(text: str, job: str) -> bool:
+    """Whether the id of this job was written, or how it begins; a name otherwise."""
+    return may_be_id(text) and job.startswith(text)
 
 
 def in_ranges(indices: Sequence[int]) -> str:

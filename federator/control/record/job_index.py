@@ -7,7 +7,7 @@ owner, queue, status and team share a *cell*; there are few of those, however ma
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 
 from federator.model.jobs import TERMINAL, Follows, Job, JobStatus
 
@@ -146,6 +146,16 @@ class JobIndex:
     def named(self, name: str) -> list[str]:
         """Ids of all jobs of that name, in no order."""
         return [job for ids in self._names.get(name, {}).values() for job in ids]
+
+    def beginning(self, prefix: str, limit: int) -> list[str]:
+        """At most so many ids that begin like that, in no order."""
+        found: list[str] = []
+        for ids in self._cells.values():
+            begin = bisect_left(ids, prefix)
+            found += takewhile(lambda each: each.startswith(prefix), islice(ids, begin, begin + limit))
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     def of_spec(self, digest: str) -> list[str]:
         """Ids of the jobs of that spec."""

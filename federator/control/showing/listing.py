@@ -15,7 +15,10 @@ from federator.control.record.records import Records
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.jobs import Job
 from federator.model.queues import under
-from federator.wire.addresses import in_ranges, read_address
+from federator.wire.addresses import begins_id, in_ranges, may_be_id, read_address
+
+MOST_ALIKE = 1000
+"""Jobs whose ids begin alike that are looked at: tasks of an array do, and some may not be shown."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def _collapsed(records: Records, cells: Cells, after: str | None) -> Iterator[st
 
 
 def named(records: Records, sight: Sight, owner: str, text: str) -> Job | None:
-    """A job by id or name, or a task as in `sweep[3]`; of a name the newest, that owner's first. None also for what is not shown. Raises `Invalid` for several tasks."""
+    """A job by id, by how only its id begins, or by name, or a task as in `sweep[3]`; of a name the newest, that owner's first. None also for what is not shown. Raises `Invalid` for several tasks or jobs."""
     name, indices = read_address(text)
     if indices:
         if len(indices) > 1:
@@ -101,7 +104,25 @@ def named(records: Records, sight: Sight, owner: str, text: str) -> Job | None:
         return job if sight.job(job) else None
     if name in records.arrays:
         return next((job for job in reversed(records.arrays[name].values()) if sight.job(job)), None)
-    return index.newest(name, owner) or index.newest_of_all(name, sight.job)
+    return (
+        index.newest(name, owner) or index.newest_of_all(name, sight.job) or _beginning(records, sight, name)
+    )
+
+
+def _beginning(records: Records, sight: Sight, prefix: str) -> Job | None:
+    """The one job whose id begins like that. Raises `Invalid` where there are several."""
+    if not may_be_id(prefix):
+        return None
+    ids = records.index.beginning(prefix, MOST_ALIKE)
+    found = [records.jobs[each] for each in sorted(ids) if sight.job(records.jobs[each])]
+    if len(found) > 1:
+        several = ", ".join(job.id for job in found[:3]) + (", …" if len(found) > 3 else "")
+        raise Invalid(
+            f"the ids of several jobs begin with {prefix}: {several}",
+            field="JOB",
+            remedy="write more of the id",
+        )
+    return found[0] if found else None
 
 
 def selected(records: Records, sight: Sight, owner: str, text: str) -> list[Job]:
@@ -110,7 +131,7 @@ def selected(records: Records, sight: Sight, owner: str, text: str) -> list[Job]
     if indices:
         return _tasks(records, sight, owner, name, indices)
     job = named(records, sight, owner, name)
-    if job is None or job.array is None or name == job.id:
+    if job is None or job.array is None or begins_id(name, job.id):
         return [] if job is None else [job]
     return list(sight.shown(records.arrays[job.array].values()))
 

@@ -68,9 +68,12 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
     assert federator("submit", str(tmp_path / "none.yaml")).code == 2
     for words, told in (
         (("decisions", "show"), "DECISION: is missing (see federator decisions show --help)"),
-        (("decisions", "nope"), "replay, list, show (see federator decisions --help)"),
+        (("decisions", "nope"), "known are replay, list, show (see federator decisions --help)"),
         (("simulate", "table"), "'table': more words than it takes (see federator simulate --help)"),
-        (("nope",), "explain, ... (see federator --help)"),
+        (("nope",), "error: there is no command 'nope' (see federator --help)"),
+        (("lsit",), "there is no command 'lsit'; did you mean list? (see federator --help)"),
+        (("list", "--limt", "3"), "no option --limt; did you mean --limit? (see federator list --help)"),
+        (("list", "--quality", "3"), "there is no option --quality (see federator list --help)"),
     ):
         assert told in federator(*words).err
     assert fake.heard == []
@@ -208,7 +211,7 @@ def test_show_says_where_it_is_and_what_has_happened(federator: Command, fake: F
     )
     out = federator("show", "train").out
     for said in (
-        "RUNNING", "running at north", "north a100 owned", "2x4 A100 GPUs, 1 CPU per node", "in 2h (2025-10-09T10:53:20Z)",
+        "RUNNING", "running at north", "north a100 owned", "2x4 A100 GPUs, 1 CPU per node", "in 2h (2025-10-09 10:53:20 UTC)",
         "3.50 USD, 2.00 GPU-hours", "it fits",
     ):  # fmt: skip
         assert said in out
@@ -229,7 +232,7 @@ def test_explain_says_verdict_times_sites_and_what_would_change_it(
     fake.answer("GET /v1/jobs/train/explain", explanation(), headers=TIME)
     out = federator("explain", "train").out
     for said in (
-        "PENDING  waits for a100 at north", "in 5h (2025-10-09T13:53:20Z)  1h late", "3h to spare", "no free GPUs [capacity]",
+        "PENDING  waits for a100 at north", "in 5h (2025-10-09 13:53:20 UTC)  1h late", "3h to spare", "no free GPUs [capacity]",
         "-> ask for 2 GPUs", "0.25 USD", "- raise max_cost to 5 USD", "research-burst (economic)", "worth 40.00 USD",
         "Decided in dec-1 by lp.",
     ):  # fmt: skip
@@ -400,7 +403,7 @@ def test_policies_may_come_from_standard_input(
 
 
 def test_an_option_that_there_is_not_is_said_to_be_one(federator: Command) -> None:
-    assert "Unknown option: --outputt" in federator("submit", "--outputt", "json").err
+    assert "there is no option --outputt" in federator("submit", "--outputt", "json").err
 
 
 def test_a_lone_hyphen_of_what_a_job_runs_is_left_to_it() -> None:

@@ -20,8 +20,8 @@ def test_show_says_between_when(federator: Command, fake: FakeDispatcher) -> Non
     fake.answer("GET /v1/jobs/train", msgspec.structs.replace(detail(), **RANGES), headers=TIME)
     fake.answer("GET /v1/jobs/job-1/events", [])
     out = federator("show", "train").out
-    assert "expected start   in 2h (2025-10-09T10:53:20Z)  between in 1h and in 5h" in out
-    assert "expected finish  in 4h (2025-10-09T12:53:20Z)  between in 3h and in 9h" in out
+    assert "expected start   in 2h (2025-10-09 10:53:20 UTC)  between in 1h and in 5h" in out
+    assert "expected finish  in 4h (2025-10-09 12:53:20 UTC)  between in 3h and in 9h" in out
 
 
 def test_a_list_has_both_where_there_is_room(federator: Command, fake: FakeDispatcher) -> None:

@@ -29,7 +29,7 @@ SERIES = SeriesRow(
 DETAIL = SeriesDetail(
     series=SERIES,
     every=Recurrence(interval_s=21600.0),
-    notes=(Note(NOW - 60.0, "the run due at 2025-10-09T08:53:20Z is skipped: nightly-2 is not over"),),
+    notes=(Note(NOW - 60.0, "the run due at 2025-10-09 08:53:20 UTC is skipped: nightly-2 is not over"),),
 )
 
 
@@ -48,7 +48,7 @@ def test_a_file_that_begins_one_prints_its_name(
     ran = federator("submit", str(file))
     assert (ran.code, ran.out) == (0, "nightly\n")
     assert begun(answer) == (
-        "series nightly submitted, next run at 2025-10-09T08:53:20Z; next: federator series show nightly"
+        "series nightly submitted, next run at 2025-10-09 08:53:20 UTC; next: federator series show nightly"
     )
     assert json.loads(fake.of("POST /v1/jobs")[0].body) == {"run": "x", "name": "nightly", "every": "6h"}
 

@@ -151,3 +151,15 @@ async def test_what_failed_is_submitted_again_as_it_was(world: World) -> None:
     assert labels(core.views.find_jobs(ADA, "sweep")) == ["sweep[1]", "sweep[3]"]
     with pytest.raises(Conflict, match="has not ended: it is PENDING"):
         request_again(core.records, ADA, core.views.find_jobs(ADA, "sweep"), failed=False, now=now())
+
+
+async def test_a_job_is_named_by_how_its_id_begins(world: World) -> None:
+    task = (await world.submit_all(name="sweep", array="0-3")).jobs[2]
+    job = await world.submit(name="train")
+    views = world.core.views
+    assert views.find_job(ADA, job[:-1]).id == job
+    assert labels(views.find_jobs(ADA, task[:-1] + task[-1])) == ["sweep[2]"]
+    with pytest.raises(Invalid, match="the ids of several jobs begin with job-"):
+        views.find_job(ADA, job[:10])
+    with pytest.raises(NotFound):
+        views.find_job(ADA, job[:9])

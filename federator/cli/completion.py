@@ -1,0 +1,34 @@
+"""Completion of words for the shells bash, zsh and fish."""
+
+from pathlib import Path
+from typing import Literal
+
+from federator.kernel.errors import Invalid
+
+
+def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
+    """Install completion of words for your shell, and print the file that was written.
+
+    It counts from the next shell on. For bash and zsh a line in ~/.bashrc or ~/.zshrc names the file. Repeat the command after an upgrade.
+
+    Parameters
+    ----------
+    shell:
+        For which shell; else for the one that started this command.
+    """
+    from cyclopts.completion.detect import ShellDetectionError
+
+    from federator.cli.app import build_app
+
+    try:
+        file = build_app().install_completion(shell=shell)
+    except ShellDetectionError:
+        raise Invalid(
+            "cannot tell which shell this is", field="--shell", remedy="write bash, zsh or fish"
+        ) from None
+    print(_short(file))
+
+
+def _short(file: Path) -> str:
+    home = Path.home()
+    return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)

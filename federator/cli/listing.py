@@ -1,0 +1,178 @@
+"""How a list of jobs is shown: in which order, with which columns, and again and again."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Group, Parameter
+from rich.console import Group as RichGroup
+from rich.text import Text
+
+from federator.cli.columns import job_columns
+from federator.cli.layout import Column, table
+from federator.cli.output import ListFormat, console, say, show_csv, show_rows
+from federator.cli.phrases import instant
+from federator.cli.session import LONG_PATIENCE_S
+from federator.client.verbs import Verbs
+from federator.kernel.errors import Invalid
+from federator.wire.http import JobRow
+from federator.wire.nearest import nearest
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from federator.client.jobs import JobFilter
+
+MOST_SORTED = 10_000
+"""So many jobs are looked at for an order other than that of their submission."""
+WATCH_S = 2.0
+PAGE = 1000
+FRAME_LINES = 3
+"""Of a terminal, beside the rows: the headline, the titles and what has no room."""
+LATE = float("inf")
+ORDERS: dict[str, Callable[[JobRow], str | float]] = {
+    "age": lambda row: -row.submitted_at,
+    "deadline": lambda row: LATE if row.deadline_at is None else row.deadline_at,
+    "ends": lambda row: LATE if row.expected_finish_at is None else row.expected_finish_at,
+    "finished": lambda row: row.finished_at or 0.0,
+    "gpus": lambda row: row.nodes * row.gpus,
+    "id": lambda row: row.id,
+    "name": lambda row: row.label,
+    "owner": lambda row: row.owner,
+    "priority": lambda row: row.priority,
+    "queue": lambda row: row.queue,
+    "site": lambda row: row.site,
+    "spent": lambda row: row.spent_usd,
+    "started": lambda row: row.started_at or 0.0,
+    "starts": lambda row: LATE if row.expected_start_at is None else row.expected_start_at,
+    "status": lambda row: row.status,
+    "submitted": lambda row: row.submitted_at,
+}
+"""What jobs may be sorted by: smallest, first or earliest first. `-` before it turns it round."""
+
+
+@Parameter(name="*", group=Group("How it is shown", sort_key=80))
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Options about the list itself."""
+
+    sort: Annotated[
+        str | None,
+        Parameter(
+            help="By age, deadline, gpus, priority, spent or another column; --sort=-gpus has the largest first."
+        ),
+    ] = None
+    columns: Annotated[
+        str | None,
+        Parameter(
+            help="Only these columns, in this order, as in id,name,gpus,because; of CSV the fields of -o json."
+        ),
+    ] = None
+    watch: Annotated[bool, Parameter(negative="", help="Show it again every two seconds, until Ctrl-C.")] = (
+        False
+    )
+
+    def check(self, output: ListFormat) -> None:
+        """Raises `Invalid` for what cannot be."""
+        self.order()
+        if self.watch and output not in ("table", "wide"):
+            raise Invalid("shows tables only", field="--watch", remedy="leave out -o")
+        if self.columns and output in ("json", "yaml"):
+            raise Invalid("are those of tables and CSV", field="--columns", remedy="JSON has every field")
+
+    def order(self) -> tuple[Callable[[JobRow], str | float], bool] | None:
+        """What to sort by, and whether the largest come first. Raises `Invalid`."""
+        if self.sort is None:
+            return None
+        name = self.sort.removeprefix("-").lower()
+        if name not in ORDERS:
+            raise _unknown(self.sort, ORDERS, "--sort")
+        return ORDERS[name], self.sort.startswith("-")
+
+    def chosen(self, columns: Iterable[Column[JobRow]]) -> tuple[Column[JobRow], ...]:
+        """The columns that were asked for. Raises `Invalid` for one that there is not."""
+        known = {_named(column): column for column in columns}
+        if self.columns is None:
+            return tuple(known.values())
+        names = [name.strip().lower() for name in self.columns.split(",") if name.strip()]
+        for name in names:
+            if name not in known:
+                raise _unknown(name, known, "--columns")
+        return tuple(known[name]._replace(wide=False, least=0) for name in names)
+
+    def fields(self) -> tuple[str, ...]:
+        """Those of CSV. Raises `Invalid` for one that there is not."""
+        names = tuple(name.strip() for name in (self.columns or "").split(",") if name.strip())
+        for name in names:
+            if name not in JobRow.__struct_fields__:
+                raise _unknown(name, JobRow.__struct_fields__, "--columns")
+        return names
+
+    async def collected(self, client: Verbs, which: "JobFilter", limit: int) -> tuple[list[JobRow], int]:
+        """At most so many jobs (0: all) in the order that was asked for, and how many there are."""
+        order = self.order()
+        wanted = limit if order is None else MOST_SORTED
+        rows: list[JobRow] = []
+        page = await client.jobs(which, limit=min(wanted or PAGE, PAGE))
+        rows += page.jobs
+        while page.next_after and not (wanted and len(rows) >= wanted):
+            page = await client.jobs(which, after=page.next_after, limit=PAGE)
+            rows += page.jobs
+        if order is not None:
+            if page.next_after:
+                say(f"the newest {len(rows):,} of {page.total:,} jobs are sorted")
+            rows.sort(key=order[0], reverse=order[1])
+        return rows[: limit or None], page.total
+
+    def show(self, rows: Sequence[JobRow], now: float, output: ListFormat) -> None:
+        """Once."""
+        if output == "csv":
+            show_csv(rows, self.fields() or JobRow.__struct_fields__)
+        else:
+            show_rows(
+                rows, self.chosen(job_columns(now, () if output == "wide" else rows)), output, empty="no jobs"
+            )
+
+    async def drawn(
+        self, client: Verbs, which: "JobFilter", limit: int, output: ListFormat
+    ) -> "RenderableType":
+        """What `--watch` shows at one moment: as much as the terminal has room for."""
+        out = console()
+        rows, total = await self.collected(
+            client, which, min(limit or out.height, max(1, out.height - FRAME_LINES))
+        )
+        now = client.now()
+        columns = self.chosen(job_columns(now, () if output == "wide" else rows))
+        title = Text(f"{instant(now)}  {len(rows)} of {total} jobs", style="bold")
+        return RichGroup(title, table(rows, columns, width=out.width, wide=output == "wide"))
+
+
+AS_IT_COMES = Listing()
+
+
+async def watched(client: Verbs, look: Callable[[], Awaitable["RenderableType"]]) -> None:
+    """Draw what is looked at again and again, until somebody ends it, over restarts of the dispatcher too."""
+    from rich.live import Live
+
+    out = console()
+    if not out.is_terminal:
+        raise Invalid("needs a terminal", field="--watch", remedy="leave it out, or repeat the command")
+    first = await look()
+    client.transport.patience_s = LONG_PATIENCE_S
+    with Live(first, console=out, screen=True, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        while True:
+            await client.transport.sleep(WATCH_S)
+            live.update(await look(), refresh=True)
+
+
+def _named(column: Column[JobRow]) -> str:
+    return column.title.lower().replace(" ", "-")
+
+
+def _unknown(name: str, known: Iterable[str], option: str) -> Invalid:
+    near = nearest(name.removeprefix("-").lower(), known)
+    return Invalid(
+        f"there is no {name!r}",
+        field=option,
+        remedy=f"did you mean {near}?" if near else f"known are {', '.join(known)}",
+    )

@@ -1,0 +1,134 @@
+"""`federator list`: in which order, with which columns, for people and for programs."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from federator.cli.columns import job_columns, short_ids
+from federator.cli.layout import table
+from federator.cli.phrases import when_exactly
+from federator.wire.http import JobPage
+from tests.support.fake_dispatcher import FakeDispatcher
+from tests.support.waiting import PATIENCE_S
+from tests.unit.cli.answers import NOW, TIME, row
+from tests.unit.cli.conftest import Command
+
+ROWS = (
+    row(3, name="wide", gpus=8, nodes=2, labels={"team": "vision"}),
+    row(2, name="late", priority=90, started_at=NOW - 30.25),
+    row(1, name="early", owner="ben"),
+)
+
+
+@pytest.fixture
+def jobs(fake: FakeDispatcher) -> FakeDispatcher:
+    fake.answer("GET /v1/jobs", JobPage(ROWS, total=3), headers=TIME)
+    fake.answer("GET /v1/series", [])
+    return fake
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def names(said: str) -> list[str]:
+    return [line.split()[1] for line in said.splitlines()[1:]]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_jobs_are_sorted_by_any_column_either_way(federator: Command) -> None:
+    assert names(federator("list", "--sort", "name").out) == ["early", "late", "wide"]
+    assert names(federator("list", "--sort=-gpus").out)[0] == "wide"
+    assert names(federator("list", "--sort=-priority", "--limit", "1").out) == ["late"]
+    wrong = federator("list", "--sort", "prioritty")
+    assert (wrong.code, wrong.err) == (2, "error: --sort: there is no 'prioritty' (did you mean priority?)\n")
+
+
+@pytest.mark.usefixtures("jobs")
+def test_columns_are_those_that_were_asked_for(federator: Command) -> None:
+    lines = federator("list", "--columns", "name,owner,gpus").out.splitlines()
+    assert [line.split() for line in lines[:2]] == [["NAME", "OWNER", "GPUS"], ["wide", "ada", "2x8"]]
+    wrong = federator("list", "--columns", "name,sise")
+    assert (wrong.code, "did you mean site?" in wrong.err) == (2, True)
+    assert federator("list", "--columns", "name", "-o", "json").code == 2
+
+
+@pytest.mark.usefixtures("jobs")
+def test_csv_has_the_fields_of_json(federator: Command) -> None:
+    rows = list(csv.DictReader(io.StringIO(federator("list", "-o", "csv").out)))
+    assert [each["name"] for each in rows] == ["wide", "late", "early"]
+    assert rows[0]["labels"] == '{"team":"vision"}'
+    assert rows[1]["started_at"] == "2025-10-09T08:52:49.750Z"
+    assert federator("list", "-o", "csv", "--columns", "id,gpus").out.splitlines()[:2] == [
+        "id,gpus",
+        "job-3,8",
+    ]
+    assert "did you mean gpus?" in federator("list", "-o", "csv", "--columns", "gpu").err
+
+
+@pytest.mark.usefixtures("jobs", "berlin")
+def test_instants_are_iso_for_programs_and_local_for_people(federator: Command, fake: FakeDispatcher) -> None:
+    assert json.loads(federator("list", "-o", "json").out)[0]["submitted_at"] == "2025-10-09T08:52:20Z"
+    fake.answer("GET /v1/queues", b"[]")
+    assert federator("queues", "-o", "csv").out == "\n"
+    assert when_exactly(NOW + 3600, NOW) == "in 1h (2025-10-09 11:53:20 CEST)"
+
+
+@pytest.mark.usefixtures("jobs")
+def test_watching_needs_a_terminal_and_tables(federator: Command) -> None:
+    assert "needs a terminal" in federator("list", "--watch").err
+    assert "shows tables only" in federator("list", "--watch", "-o", "json").err
+
+
+def test_an_id_is_as_short_as_tells_it_from_the_others() -> None:
+    ids = [
+        "job-01jd3v0000aaaaaaaaaaaaaaaa",
+        "job-01jd3v0000aaaaaaaaaaaaaaab",
+        "job-01jd3v0001zzzzzzzzzzzzzzzz",
+    ]
+    short = short_ids(ids)
+    assert short[ids[2]] == "job-01jd3v0001zz"
+    assert short[ids[0]] == ids[0]
+    assert short_ids([]) == {}
+
+
+def test_eighty_columns_keep_state_gpus_age_and_reason() -> None:
+    made = row(
+        1,
+        id="job-01jd3v0000aaaaaaaaaaaaaaaa",
+        name="a-name-of-many-letters",
+        models="A100",
+        gpus=4,
+        site="north",
+    )
+    out = Console(file=io.StringIO(), width=80)
+    out.print(table([made], job_columns(NOW, [made]), width=80))
+    assert isinstance(out.file, io.StringIO)
+    titles = out.file.getvalue().splitlines()[0].split()
+    assert {"ID", "STATUS", "GPUS", "AGE", "BECAUSE"} <= set(titles)
+
+
+def test_completion_is_installed_and_completes(
+    federator: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for shell in ("bash", "zsh", "fish"):
+        ran = federator("--install-completion", "--shell", shell)
+        assert ran.code == 0, ran.err
+        assert Path(ran.out.strip()).expanduser().stat().st_size > 1000
+    script = "source ~/.bashrc; f=$(complete -p federator | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_WORDS=(federator list --so); COMP_CWORD=2; $f; echo $COMPREPLY"
+    ran = subprocess.run(["bash", "-c", script], env=dict(os.environ), capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert ran.stdout.strip() == "--sort", ran.stderr
