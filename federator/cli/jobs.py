@@ -13,7 +13,7 @@ from rich.text import Text
 
 from federator.cli.arrays import names_array, show_array
 from federator.cli.columns import attempt_columns, event_columns
-from federator.cli.exits import EXITS, USAGE
+from federator.cli.exits import EXITS, FAILED, USAGE
 from federator.cli.harmless import harmless
 from federator.cli.job_facts import job_facts
 from federator.cli.layout import table
@@ -57,6 +57,12 @@ JobName = Annotated[
     ),
 ]
 JobFile = Annotated[Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")]
+Yes = Annotated[
+    bool,
+    Parameter(
+        name=("-y", "--yes"), negative="", help="Do not ask where a job without a checkpoint loses its work."
+    ),
+]
 MANY = 20
 """So many jobs are told one by one; more are not."""
 
@@ -312,8 +318,10 @@ def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HE
     return _act("cancel", jobs, output, connection)
 
 
-def hold(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
-    """Keep jobs from starting; a running one stops and frees its GPUs. Without `checkpoint` in its file it starts from the beginning afterwards."""
+def hold(*jobs: JobName, yes: Yes = False, output: Output = "table", connection: Connection = HERE) -> int:
+    """Keep jobs from starting; a running one stops and frees its GPUs. Without `checkpoint` in its file it starts from the beginning afterwards, and you are asked first."""
+    if not _may_stop(jobs, connection, yes=yes):
+        return FAILED
     return _act("hold", jobs, output, connection)
 
 
@@ -322,9 +330,20 @@ def release(*jobs: JobName, output: Output = "table", connection: Connection = H
     return _act("release", jobs, output, connection)
 
 
-def requeue(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
-    """Stop the present attempt of jobs and let them wait for another place. Without `checkpoint` in its file a job starts from the beginning there."""
+def requeue(*jobs: JobName, yes: Yes = False, output: Output = "table", connection: Connection = HERE) -> int:
+    """Stop the present attempt of jobs and let them wait for another place. Without `checkpoint` in its file a job starts from the beginning there, and you are asked first."""
+    if not _may_stop(jobs, connection, yes=yes):
+        return FAILED
     return _act("requeue", jobs, output, connection)
+
+
+def _may_stop(jobs: tuple[str, ...], connection: Connection, *, yes: bool) -> bool:
+    """Whether what runs may be stopped: who loses work by that is asked first."""
+    if yes:
+        return True
+    from federator.cli.consent import agreed, work_at_stake
+
+    return agreed(ask(connection, lambda client: work_at_stake(client, jobs))[0])
 
 
 def _act(verb: Verb, jobs: tuple[str, ...], output: Output, connection: Connection) -> int:

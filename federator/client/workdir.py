@@ -7,18 +7,21 @@ folder it is meant for.
 
 import gzip
 import hashlib
+import heapq
 import os
 import shutil
 import stat
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from pathspec import GitIgnoreSpec
 
 from federator.kernel.errors import Invalid, TooLarge
+from federator.kernel.quantities import format_mib
 from federator.kernel.tars import members
 
 IGNORE_FILES = (".gitignore", ".federatorignore")
@@ -26,6 +29,8 @@ ALWAYS_LEFT_OUT = (".git",)
 MOST_LEVELS = 256
 """Folders nested deeper are not unpacked; no agent packs them."""
 GZIP_LEVEL = 6
+SAMPLES, SAMPLE_BYTES, SURELY = 64, 2**16, 1.1
+"""Of so many files, the largest, a piece of so many bytes is compressed, to refuse at once what is surely too large: so many times the limit."""
 UNPACKED_BYTES = 2**40
 """An archive of many agents' outputs may be so large, unpacked."""
 
@@ -45,25 +50,67 @@ class _Ignores(NamedTuple):
     spec: GitIgnoreSpec
 
 
-def pack(folder: Path, archive: Path, *, limit_mib: int) -> Packed:
-    """Pack what `folder` holds and its ignore files do not exclude. Raises `Invalid`, or `TooLarge` over `limit_mib` compressed."""
+def pack(
+    folder: Path, archive: Path, *, limit_mib: int, progress: Callable[[int, int], None] | None = None
+) -> Packed:
+    """Pack what `folder` holds and its ignore files do not exclude. Raises `Invalid`, or `TooLarge` over `limit_mib` compressed: before it begins, where samples of the files say so.
+
+    `progress` is told of how many bytes so many are packed.
+    """
     if not folder.is_dir():
         raise Invalid(f"{folder} is not a folder", field="$.workdir", remedy="name an existing one")
+    entries = listed(folder)
+    sizes = {path: _size(folder / path) for path in entries}
+    total, done = sum(sizes.values()), 0
+    limit = limit_mib * 2**20
+    if total > limit and _compressed(folder, sizes) > limit * SURELY:
+        raise _too_large(folder, sizes, limit_mib)
     files = 0
     with (
         archive.open("wb") as raw,
         gzip.GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=raw, mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w|", format=tarfile.GNU_FORMAT) as tar,
     ):
-        for path in listed(folder):
+        for path in entries:
             files += _add(tar, folder, path)
-            if raw.tell() > limit_mib * 2**20:
-                raise TooLarge(
-                    f"{folder} has more than {limit_mib} MiB, compressed",
-                    field="$.workdir",
-                    remedy="list what the job does not need in .federatorignore",
-                )
+            done += sizes[path]
+            if progress is not None:
+                progress(done, total)
+            if raw.tell() > limit:
+                raise _too_large(folder, sizes, limit_mib)
     return Packed(hash_of(archive), files, archive.stat().st_size)
+
+
+def _size(file: Path) -> int:
+    status = file.lstat()
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def _compressed(folder: Path, sizes: Mapping[PurePosixPath, int]) -> float:
+    """About how many bytes the largest files have once they are compressed, by a piece from the middle of each."""
+    found = 0.0
+    files = ((path, size) for path, size in sizes.items() if size)
+    for path, size in heapq.nlargest(SAMPLES, files, key=lambda entry: entry[1]):
+        with (folder / path).open("rb") as content:
+            content.seek(max(0, size - SAMPLE_BYTES) // 2)
+            sample = content.read(SAMPLE_BYTES)
+        found += size * len(zlib.compress(sample, GZIP_LEVEL)) / max(1, len(sample))
+    return found
+
+
+def _too_large(folder: Path, sizes: Mapping[PurePosixPath, int], limit_mib: int) -> TooLarge:
+    """It names what is largest: that is what was not meant to go along."""
+    tops: Counter[str] = Counter()
+    for path, size in sizes.items():
+        tops[path.parts[0]] += size
+    largest = ", ".join(
+        f"{name} {format_mib(size >> 20)}" for name, size in tops.most_common(3) if size >> 20
+    )
+    return TooLarge(
+        f"{folder} has more than {limit_mib} MiB, compressed; the largest in it: {largest}",
+        field="$.workdir",
+        remedy="list what the job does not need in .federatorignore",
+    )
 
 
 def hash_of(file: Path) -> str:

@@ -73,7 +73,9 @@ def test_detached_it_is_held_released_updated_and_cancelled(federation: Federati
     job = federation.run("run", "--detach", "--name", "long", "--", "sleep", "600").stdout.strip()
     wait_until(lambda: "RUNNING" in federation.run("show", job).stdout, "the job to run")
     assert "priority 70" in federation.run("update", "long", "--priority", "70").stdout
-    held = federation.run("hold", "long")
+    asked = federation.run("hold", "long")
+    assert (asked.returncode, "write --yes" in asked.stderr) == (6, True), "it would lose its work"
+    held = federation.run("hold", "long", "--yes")
     assert "it starts from the beginning" in " ".join(held.stdout.split()), "it names no checkpoint"
     assert (
         "it starts from the beginning"

@@ -12,6 +12,7 @@ from federator.cli.app import _with_input
 from federator.kernel.ids import content_hash
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.events import Event
+from federator.model.jobs import Checkpoint, JobStatus
 from federator.model.placements import Part, PlacementStatus
 from federator.model.plans import Explanation, PricePoint, SiteReason
 from federator.wire.http import (
@@ -25,6 +26,13 @@ from federator.wire.http import (
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.answers import NOW, TIME, detail, row
 from tests.unit.cli.conftest import Command
+
+
+class Keyboard(io.StringIO):
+    """A terminal, as far as `isatty` can tell."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_submit_sends_the_file_with_its_folder_relative_to_the_file(
@@ -323,7 +331,7 @@ def test_verbs_that_change_jobs_are_one_request(verb: str, federator: Command, f
     one = ActedOn("train", "train", 1, 0, {"HELD": 1}, "held by ada")
     many = ActedOn("sweep", "sweep[0-9]", 8, 2, {"HELD": 8, "FAILED": 2}, "held by ada", "sweep[0] has ended")
     fake.answer("POST /v1/jobs/actions", [one, many])
-    ran = federator(verb, "train", "sweep")
+    ran = federator(verb, "train", "sweep", *(["--yes"] if verb in ("hold", "requeue") else []))
     assert ran.code == 0
     assert ran.out.splitlines() == [
         "HELD  train  held by ada",
@@ -336,8 +344,41 @@ def test_verbs_that_change_jobs_are_one_request(verb: str, federator: Command, f
 def test_a_verb_that_suits_none_of_the_jobs_fails(federator: Command, fake: FakeDispatcher) -> None:
     said = "train has ended: SUCCEEDED (submit it again to run it again)"
     fake.answer("POST /v1/jobs/actions", [ActedOn("train", "train", 0, 1, {"SUCCEEDED": 1}, "done", said)])
-    ran = federator("requeue", "train")
+    ran = federator("requeue", "train", "--yes")
     assert (ran.code, ran.out, ran.err) == (6, "", f"error: {said}\n")
+
+
+@pytest.mark.parametrize("verb", ["hold", "requeue"])
+def test_work_without_a_checkpoint_is_not_stopped_unasked(
+    verb: str, federator: Command, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.answer("GET /v1/jobs/train", detail(), headers=TIME)
+    fake.answer("POST /v1/jobs/actions", [ActedOn("train", "train", 1, 0, {"HELD": 1}, "held by ada")])
+    ran = federator(verb, "train")
+    lost = "train has run for 1m without a checkpoint, and would start from the beginning"
+    assert (ran.code, ran.err) == (6, f"error: {lost} (write --yes to do it all the same)\n")
+    for answer, code in (("n\n", 1), ("\n", 1), ("y\n", 0)):
+        monkeypatch.setattr("sys.stdin", Keyboard(answer))
+        monkeypatch.setattr("sys.stderr", Keyboard())
+        assert federator(verb, "train").code == code
+    assert len(fake.of("POST /v1/jobs/actions")) == 1
+
+
+@pytest.mark.parametrize("fields", [{"status": JobStatus.PENDING}, {}])
+def test_what_loses_nothing_is_stopped_unasked(
+    fields: dict[str, JobStatus], federator: Command, fake: FakeDispatcher
+) -> None:
+    found = detail(fields.get("status", JobStatus.RUNNING))
+    spec = msgspec.structs.replace(found.spec, checkpoint=Checkpoint()) if not fields else found.spec
+    fake.answer("GET /v1/jobs/train", msgspec.structs.replace(found, spec=spec), headers=TIME)
+    fake.answer("POST /v1/jobs/actions", [ActedOn("train", "train", 1, 0, {"HELD": 1}, "held by ada")])
+    assert federator("hold", "train").code == 0
+
+
+def test_an_arrays_tasks_that_run_are_counted(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/jobs/sweep", detail(name="sweep", array="arr-1", array_index=3), headers=TIME)
+    fake.answer("GET /v1/jobs", JobPage((), total=40))
+    assert "40 tasks of sweep run without a checkpoint" in federator("hold", "sweep").err
 
 
 def test_update_sends_what_is_given(federator: Command, fake: FakeDispatcher) -> None:

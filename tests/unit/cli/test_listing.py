@@ -130,5 +130,5 @@ def test_completion_is_installed_and_completes(
         assert ran.code == 0, ran.err
         assert Path(ran.out.strip()).expanduser().stat().st_size > 1000
     script = "source ~/.bashrc; f=$(complete -p federator | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_WORDS=(federator list --so); COMP_CWORD=2; $f; echo $COMPREPLY"
-    ran = subprocess.run(["bash", "-c", script], env=dict(os.environ), capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
-    assert ran.stdout.strip() == "--sort", ran.stderr
+    completed = subprocess.run(["bash", "-c", script], env=dict(os.environ), capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
+    assert completed.stdout.strip() == "--sort", completed.stderr

@@ -154,3 +154,23 @@ def test_nothing_is_written_through_a_link_that_was_there_before(tmp_path: Path)
 def test_a_damaged_archive_is_told(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="damaged"):
         unpack(io.BytesIO(data), tmp_path)
+
+
+def test_what_is_surely_too_large_is_refused_before_it_is_packed(tmp_path: Path) -> None:
+    """Half a gigabyte was packed for half a minute, and then refused."""
+    folder, archive = tmp_path / "f", tmp_path / "archive"
+    (folder / "data").mkdir(parents=True)
+    (folder / "train.py").write_text("print(1)")
+    (folder / "data" / "weights").write_bytes(os.urandom(3 * 2**20))
+    with pytest.raises(TooLarge, match="the largest in it: data 3MiB "):
+        pack(folder, archive, limit_mib=1)
+    assert not archive.exists()
+
+
+def test_what_shrinks_below_the_limit_is_packed_and_told_of(tmp_path: Path) -> None:
+    folder, told = tmp_path / "f", list[tuple[int, int]]()
+    folder.mkdir()
+    (folder / "zeros").write_bytes(bytes(3 * 2**20))
+    (folder / "more").write_bytes(bytes(2**20))
+    pack(folder, tmp_path / "archive", limit_mib=1, progress=lambda done, total: told.append((done, total)))
+    assert told == [(2**20, 2**22), (2**22, 2**22)]
