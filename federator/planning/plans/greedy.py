@@ -98,6 +98,9 @@ def drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
     What is rented against waiting alone is needless, whatever else it is good for, when the job can start at home at once.
     """
     until = evaluator.work.looks + WORK
+    if best.rents:  # what else starts is set in each trial, so it is set in what they are held against
+        settled = evaluator.score(best.starts)
+        best = settled if settled.total < best.total - EPSILON_USD else best
     for job in best.rents[:TAKEN_BACK]:
         if evaluator.work.looks > until:
             break

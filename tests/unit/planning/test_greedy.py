@@ -130,6 +130,26 @@ def test_a_rental_forced_on_a_job_that_home_has_room_for_is_dropped() -> None:
     assert world.places[chosen.starts["one"]].site == "home"
 
 
+def test_a_rental_is_not_taken_back_for_what_starts_beside_it_anyway() -> None:
+    """The second gang gets the rented machine once the first one's start is settled, with the rental or without it."""
+    host: dict[str, Any] = {"model": "H100", "nodes": 1, "gpus_per_node": 2}
+    gangs = [
+        a_job(
+            name, queue="research", nodes=2, run_s=1800.0, run_low_s=900.0, run_high_s=HOUR, speed={"H100": 2.0},
+            deadline_at=NOW + 1740.0, must=True,
+        )
+        for name in ("gang-0", "gang-1")
+    ]  # fmt: skip
+    bursts = a_job("bursts", queue="own", models=("B2",), deadline_at=NOW + HOUR + 620.0, value_usd=500.0)
+    problem = a_world(
+        [*gangs, bursts],
+        [a_pool(**host), a_lease(price_usd_gpu_h=0.0, **host)],
+        [an_offer("own-offer", model="B2", site="own-cloud", available=1)],
+        [bursting()],
+    )
+    assert {action.job for action in plan_greedily(problem).actions} == {"gang-0", "gang-1", "bursts"}
+
+
 def test_two_jobs_never_rent_more_than_is_to_be_had() -> None:
     jobs = [a_job(f"tight-{n}", gpus=4, deadline_at=NOW + 1.2 * HOUR) for n in range(3)]
     plan = plan_greedily(a_world(jobs, [full()], [an_offer(available=2)], [bursting()]))
