@@ -1,21 +1,20 @@
 """Write the pages of docs/reference/ from the code: one small function per page, so that a page cannot say what is not so.
 
-`make docs` writes them; with `--check` nothing is written, and a page that is out of date is named. What only people can
-say, the meaning of each key of a job file, is in tools/written_fields.py and held to the keys that the code reads.
+`make docs` writes them; with `--check` nothing is written, and a page that is out of date is named. What a field means is said below it in the code.
 """
 
 import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args
 
 from federator.cli.schema import SCHEMAS, File
 from federator.wire.schema import record_schema
-from tools import event_docs, solver_docs, variable_docs, written_fields
+from tools import event_docs, solver_docs, variable_docs
 from tools.record_docs import one_line, page, sections, table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,22 +96,12 @@ def job_file() -> str:
 
 def site_file() -> str:
     """The agent's `site.yaml`, key by key."""
-    from federator_agent import config, lent
-    from federator_agent.kube import settings as kube_settings
-    from federator_agent.local import isolation
-    from federator_agent.slurm import settings as slurm_settings
-
-    written_fields.check("SITE_FILE", written_fields.SITE_FILE, config.SITE_KEYS)
-    written_fields.check("pools", written_fields.SITE_FILE_PARTS["pools"], config.POOL_KEYS)
-    written_fields.check("kube", written_fields.SITE_FILE_PARTS["kube"], kube_settings.KEYS)
-    written_fields.check("isolation", written_fields.SITE_FILE_PARTS["isolation"], isolation.KEYS)
-    written_fields.check("slurm", written_fields.SITE_FILE_PARTS["slurm"], slurm_settings.KEYS)
-    written_fields.check("lend", written_fields.SITE_FILE_PARTS["lend"], lent.LEND_KEYS)
     return page([
         "# The site file",
         ("`site.yaml` at the agent says what the site is and what of it the federation may use. The site has the last word: "
         "the dispatcher obeys and shows it. What the file does not say about the host is looked up on it."),
-        *written("Keys", written_fields.SITE_FILE, written_fields.SITE_FILE_PARTS),
+        "## Keys",
+        *sections(SCHEMAS["site"]()),
         "## Whose work",
         ("Wherever the file names work, the same words do: a queue with all below it (`research/vision`, or `queue:research/vision`), `owner:ada`, `team:vision`, "
         "and `*` for everybody. What is there for each by such a name goes by the nearest: the owner, then the team, then the longest queue, then `*`. "
@@ -324,17 +313,6 @@ def index() -> str:
     return page(
         ["# Reference", "Written from the code, and checked against it by `make lint`.", "\n".join(entries)]
     )
-
-
-def written(
-    title: str, keys: Iterable[written_fields.Written], parts: Mapping[str, Iterable[written_fields.Written]]
-) -> list[str]:
-    """Tables of a file that people write: its keys, then those of its parts."""
-    text = []
-    for heading, rows in ((title, keys), *((f"`{key}`", inner) for key, inner in parts.items())):
-        cells = ((f"`{row.key}`", row.form.replace("|", "\\|"), row.default, row.meaning) for row in rows)
-        text += [f"## {heading}", table(("key", "written", "left out", "meaning"), cells)]
-    return text
 
 
 def main(arguments: list[str]) -> int:

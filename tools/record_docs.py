@@ -5,11 +5,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from federator.wire.schema import in_words
+from federator.wire.schema import REFERENCE, in_words
 from federator.wire.schema import one_line as plain_line
 
 NOTE = "<!-- Written by `make docs` from the code. Change the code, not this page. -->"
-REFERENCE = r'"#/\$defs/([^"]+)"'
 Schema = dict[str, Any]
 
 

@@ -14,12 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
-from federator.wire import fields
 from federator_agent.staging_errors import StagingRefused
 
-KEYS = ("engine", "pull")
 NONE = "none"
 GIVEN = 3
 """The descriptor by which the job's variables come in: the first that podman passes on."""
@@ -59,12 +56,13 @@ class Pull(StrEnum):
     NEVER = "never"
 
 
-class Images(msgspec.Struct, frozen=True, kw_only=True):
-    """`images` of a site file."""
+class Images(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By which program jobs run in the `image` that they name."""
 
     engine: Engine
+    """The program."""
     pull: Pull = Pull.MISSING
-    """Of podman; the others look into their own cache."""
+    """When an image is asked for at its registry. Of podman; the others look into their own cache."""
 
 
 class Contained(NamedTuple):
@@ -83,19 +81,11 @@ class Contained(NamedTuple):
     shm_mib: int = 0
 
 
-def parse(value: object, path: str) -> Images | None:
-    """`images: podman`, or a mapping with `engine`; None for `none`. Raises `Invalid` that names the field."""
-    if isinstance(value, str):
-        value = {"engine": value}
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, KEYS)
-    if "engine" not in given:
-        raise Invalid("is missing", field=f"{path}.engine", remedy="write podman, apptainer or enroot")
-    engine = fields.one_of(given["engine"], f"{path}.engine", (*Engine, NONE))
-    if engine == NONE:
-        return None
-    pull = Pull(fields.one_of(given.get("pull", Pull.MISSING), f"{path}.pull", tuple(Pull)))
-    return Images(engine=Engine(engine), pull=pull)
+def images_of(written: str | Images | None) -> Images | None:
+    """`images: podman`, or a mapping with `engine`; None for `none`."""
+    if isinstance(written, str):
+        return None if written == NONE else Images(engine=Engine(written))
+    return written
 
 
 def refuse(images: Images | None, spec: JobSpec) -> None:

@@ -7,6 +7,7 @@ variables: they are in no spec, no report and no log. On a Slurm site the rank's
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -15,44 +16,45 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.model.whose import Whose, in_words, is_among
 from federator.wire import fields
-from federator_agent import whose as naming
 from federator_agent.staging_errors import StagingError, StagingRefused
+from federator_agent.whose import Names
 
-KEYS = ("file", "kubernetes", "queues")
 MAX_BYTES = 2**16
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
-class Secret(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one is kept, and for whom. One of `file` and `kubernetes` is given."""
+class Secret(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where one is kept, and for whom. Exactly one of `file` and `kubernetes`."""
 
-    file: Path | None = None
-    kubernetes: str = ""
+    file: fields.FilePath | None = None
+    """A file of `NAME=value` lines."""
+    kubernetes: Annotated[str, fields.short(1000)] = ""
     """The Secret's name in the namespace of the jobs' pods; each of its keys is a variable."""
-    queues: tuple[str, ...] = ()
-    """Whose jobs get it, as `federator.model.whose` reads it; empty: all that the site serves."""
+    queues: Names = ()
+    """Whose jobs get it. Left out: all that the site serves."""
 
 
-def parse(value: object, path: str, *, kube: bool) -> dict[str, Secret]:
-    """`secrets` of the site file. Raises `Invalid` that names the field."""
-    given = fields.mapping(value, path)
-    return {
-        fields.name(name, path): _secret(each, f"{path}.{name}", kube=kube) for name, each in given.items()
-    }
+Secrets = dict[fields.Name, Annotated[str, fields.short(1000)] | Secret]
+"""A text alone says where it is kept."""
 
 
-def _secret(value: object, path: str, *, kube: bool) -> Secret:
-    if isinstance(value, str):
-        value = {"kubernetes" if kube else "file": value}
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, KEYS)
-    wanted, other = ("kubernetes", "file") if kube else ("file", "kubernetes")
-    if wanted not in given or other in given:
-        what = "the name of a Secret" if kube else "the path of a file of NAME=value lines"
-        raise Invalid(f"takes only '{wanted}'", field=path, remedy=f"write '{wanted}: …', {what}")
-    word = fields.text(given[wanted], f"{path}.{wanted}", limit=1000)
-    queues = naming.names(given.get("queues", ()), f"{path}.queues")
-    return Secret(kubernetes=word, queues=queues) if kube else Secret(file=Path(word), queues=queues)
+def secrets_of(written: Mapping[str, str | Secret], path: str, *, kube: bool) -> dict[str, Secret]:
+    """`secrets` of the site file. Raises `Invalid` for a secret that such a site cannot have."""
+    found = {}
+    for name, each in written.items():
+        secret = each if isinstance(each, Secret) else _alone(each, kube=kube)
+        if bool(secret.kubernetes) != kube or (secret.file is None) != kube:
+            wanted = "kubernetes" if kube else "file"
+            what = "the name of a Secret" if kube else "the path of a file of NAME=value lines"
+            raise Invalid(
+                f"takes only '{wanted}'", field=f"{path}.{name}", remedy=f"write '{wanted}: …', {what}"
+            )
+        found[name] = secret
+    return found
+
+
+def _alone(where: str, *, kube: bool) -> Secret:
+    return Secret(kubernetes=where) if kube else Secret(file=Path(where))
 
 
 def check(known: Mapping[str, Secret], spec: JobSpec, whose: Whose) -> None:

@@ -4,8 +4,8 @@ A name is a queue with all below it, `owner:NAME`, `team:NAME`, or `*`; `federat
 to it wins: its owner, then its team, then the longest queue, then `*`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
 
 from federator.kernel.errors import Invalid
 from federator.model.identity import PERSON
@@ -38,18 +38,12 @@ def name(value: object, path: str) -> str:
     raise Invalid(f"{text[:80]!r} is not a queue, an owner or a team", field=path, remedy=remedy)
 
 
-def names(value: object, path: str) -> tuple[str, ...]:
-    """A list of them; one alone is a list of one. Raises `Invalid`."""
-    return fields.words(value, path, name)
+def _key(value: object, path: str) -> str:
+    """Of queues `research/*` and `research` are one."""
+    return name(value.removesuffix("/*") if isinstance(value, str) else value, path)
 
 
-def read(value: object, path: str, each: Callable[[object, str], T]) -> dict[str, T]:
-    """A mapping by such names; of queues `research/*` and `research` are one. Raises `Invalid`."""
-    found: dict[str, T] = {}
-    for key, given in fields.mapping(value, path).items():
-        where = f"{path}.{key}"
-        named = name(key.removesuffix("/*"), where)
-        if named in found:
-            raise Invalid(f"{named!r} is listed twice", field=where, remedy="leave one of them out")
-        found[named] = each(given, where)
-    return found
+Named = Annotated[str, fields.written(name, "research", "team:vision", "owner:ada", "*")]
+Names = Annotated[tuple[Named, ...], fields.alone()]
+Key = Annotated[str, fields.written(_key, "research/*", "team:vision", "owner:ada", "*")]
+"""Of a mapping by such names."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from federator.cli.output import show_data
 from federator.wire.schema import file_schema
 
-File = Literal["job", "policy", "settings", "solver-plan", "solver-problem"]
+File = Literal["job", "policy", "settings", "site", "solver-plan", "solver-problem"]
 
 
 def schema(file: File, /) -> None:
@@ -15,7 +15,7 @@ def schema(file: File, /) -> None:
     Parameters
     ----------
     file:
-        A job file, policy documents, the dispatcher's settings, or what `federator solver` reads and writes.
+        A job file, policy documents, the dispatcher's settings, an agent's site file, or what `federator solver` reads and writes.
     """
     show_data(SCHEMAS[file](), "json", as_it_is=True)
 
@@ -38,6 +38,12 @@ def _settings() -> dict[str, Any]:
     return file_schema(Settings, "Settings of the dispatcher of Federator")
 
 
+def _site() -> dict[str, Any]:
+    from federator_agent.site_file import SiteFile
+
+    return file_schema(SiteFile, "A site of Federator")
+
+
 def _solver_plan() -> dict[str, Any]:
     from federator.wire.solver_plan import PlanFile
 
@@ -54,6 +60,7 @@ SCHEMAS: dict[File, Callable[[], dict[str, Any]]] = {
     "job": _job,
     "policy": _policy,
     "settings": _settings,
+    "site": _site,
     "solver-plan": _solver_plan,
     "solver-problem": _solver_problem,
 }

@@ -46,7 +46,7 @@ def read_zone(value: object, path: str) -> str:
     try:
         ZoneInfo(name)
     except (ValueError, OSError, LookupError):
-        remedy = "write one of the IANA database, such as Europe/Berlin"
+        remedy = "write one of the IANA database, such as Europe/Zurich; on a small system the package tzdata may be missing"
         raise Invalid(f"there is no time zone {name!r}", field=path, remedy=remedy) from None
     return name
 

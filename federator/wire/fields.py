@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf, isfinite
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
@@ -327,6 +328,11 @@ def written(read: Read, *examples: str, **schema: Any) -> Meta:
     return Meta(extra={"read": read}, extra_json_schema={"x-written": given})
 
 
+def short(limit: int, *examples: str) -> Meta:
+    """Of a text with so many characters at most."""
+    return written(partial(text, limit=limit), *examples, minLength=1, maxLength=limit)
+
+
 def duration(*examples: str, low_s: float = 0.001, high_s: float = inf) -> Meta:
     """Of seconds between two limits."""
     read = partial(duration_s, low_s=low_s, high_s=high_s)
@@ -347,6 +353,7 @@ def alone(most: int = MAX_WORDS) -> Meta:
 PAIRS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}}
 """The schema of what `pairs` reads."""
 Text = Annotated[str, written(text, minLength=1)]
+FilePath = Annotated[Path, written(lambda value, path: Path(text(value, path, limit=1000)), minLength=1)]
 Name = Annotated[str, written(name, pattern=f"^{NAME.pattern}$")]
 NameOrId = Annotated[str, written(name_or_id, pattern=f"^{NAME.pattern}$")]
 QueuePath = Annotated[str, written(queue, pattern=f"^{NAME.pattern}(/{NAME.pattern})*$")]

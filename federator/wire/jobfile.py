@@ -6,7 +6,6 @@ is silently dropped is worse than an error. `docs/reference/job-file.md` describ
 """
 
 import re
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal
 
@@ -250,9 +249,7 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Free words that policies and lists can select by."""
     notify: Annotated[tuple[Notify, ...], alone()] = ()
     """Of what you are told by mail or webhook, where your dispatcher knows how to reach you: `[end, fail, deadline-at-risk, start]`. What happens close together comes in one message."""
-    client_id: Annotated[str, written(partial(fields.text, limit=200), maxLength=200, minLength=1)] | None = (
-        None
-    )
+    client_id: Annotated[str, fields.short(200)] | None = None
     """Sent again, it gives the first answer instead of a second job."""
 
 

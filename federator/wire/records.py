@@ -127,11 +127,15 @@ def _mapping(kind: Any, read_key: Read, read: Read, value: object, path: str) ->
     if not isinstance(value, dict):
         raise _unlike(kind, value, path)
     nothing = _takes_nothing(get_args(_bare(kind)[0])[1])
-    return {
-        read_key(key, path): read(entry, f"{path}.{str(key)[:LONGEST_KEY]}")
-        for key, entry in value.items()
-        if entry is not None or nothing
-    }
+    found: dict[object, object] = {}
+    for key, entry in value.items():
+        if entry is not None or nothing:
+            where = f"{path}.{str(key)[:LONGEST_KEY]}"
+            name = read_key(key, where)
+            if name in found:
+                raise Invalid(f"{shown(name)} is listed twice", field=where, remedy="keep one of them")
+            found[name] = read(entry, where)
+    return found
 
 
 def _takes_nothing(kind: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -12,6 +13,8 @@ from msgspec.inspect import StructType, Type, type_info
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NULL = {"type": "null"}
+REFERENCE = r'"#/\$defs/([^"]+)"'
+"""As it stands in JSON."""
 WORDS = {
     "string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "a mapping",
     "null": "nothing", "anything": "anything",
@@ -30,7 +33,8 @@ def record_schema(record: type[msgspec.Struct]) -> dict[str, Any]:
     """Of a record, as a reference into `$defs`. Each field is described."""
     schema = type_schema(record)
     for kind in _records(type_info(record), {}):
-        part = schema["$defs"][kind.__name__]
+        if (part := schema["$defs"].get(kind.__name__)) is None:
+            continue  # it is written in another way
         words = field_docs(kind)
         part["description"] = one_line(kind.__doc__ or "")
         for field in msgspec.structs.fields(kind):
@@ -47,7 +51,10 @@ def type_schema(kind: Any) -> dict[str, Any]:
     schema = msgspec.json.schema(kind, schema_hook=lambda _: {"$comment": "anything"})
     words = {name: part for name, part in schema.get("$defs", {}).items() if "enum" in part}
     found: dict[str, Any] = _written(schema, words)
-    found["$defs"] = {name: part for name, part in found.get("$defs", {}).items() if name not in words}
+    parts = found.pop("$defs", {})
+    found["$defs"] = {}
+    while wanted := set(re.findall(REFERENCE, json.dumps(found, default=str))) - found["$defs"].keys():
+        found["$defs"] |= {name: part for name, part in parts.items() if name in wanted}
     return found
 
 

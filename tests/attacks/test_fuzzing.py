@@ -27,7 +27,6 @@ from federator.wire.http import JobPatch, TokenRequest
 from federator.wire.jobfile import read_job, read_job_text
 from federator.wire.jsontext import decode_json
 from federator.wire.records import decode
-from federator_agent.config import SITE_KEYS
 from federator_agent.config import parse as parse_site
 from federator_agent.slurm import output
 from federator_policies.documents import compile_set, load
@@ -103,7 +102,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "job": lambda data: read_job(decode_json(data), now=1e9),
     "job.yaml": lambda data: read_job_text(data.decode(), now=1e9),
     "policies.yaml": lambda data: compile_set(load(data.decode())),
-    "site.yaml": lambda data: parse_site(data.decode(), "site.yaml", SITE_KEYS, {}),
+    "site.yaml": lambda data: parse_site(data.decode(), "site.yaml", {}),
     "frames": _frame,
     "join": _record(link.JoinRequest),
     "token": _record(TokenRequest),

@@ -10,11 +10,12 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Resources
 from federator.model.placements import Cause
+from federator.wire.records import decode
 from federator_agent.core.state import Record
 from federator_agent.local import cgroups
 from federator_agent.local.cgroups import Limits
 from federator_agent.local.confinement import Confinement
-from federator_agent.local.isolation import Isolation, Mode, read
+from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.staging_errors import StagingError
 from tests.contract.runtimes import factories_local_users
@@ -158,9 +159,9 @@ def test_what_is_written_in_the_unified_hierarchy(tmp_path: Path) -> None:
 
 
 def test_limits_can_be_left_out(tmp_path: Path) -> None:
-    isolation = read({"isolation": {"limits": False}}, {})
+    isolation = decode({"limits": False}, Isolation, "$.isolation")
     confinement = Confinement(Mode.SANDBOX, isolation, tmp_path)
     assert not confinement.limits
     assert confinement.describe_limits().endswith("isolation.limits is false")
     with pytest.raises(Invalid, match="true or false"):
-        read({"isolation": {"limits": "perhaps"}}, {})
+        decode({"limits": "perhaps"}, Isolation, "$.isolation")

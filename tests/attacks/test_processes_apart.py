@@ -18,11 +18,12 @@ from typing import NamedTuple
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.wire.records import decode
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.local import confinement, nodes
 from federator_agent.local.confinement import Confinement
-from federator_agent.local.isolation import Isolation, Mode, read
+from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.local.traces import processes
 from tests.contract.runtimes import factories_local_sandbox, factories_local_users
@@ -344,7 +345,7 @@ async def test_jobs_of_people_with_accounts_run_as_these(mapped: RuntimeWorld, t
 def test_root_is_no_account_for_jobs() -> None:
     for name in ("root", "nobody-of-this-host"):
         with pytest.raises(Invalid) as caught:
-            read({"isolation": {"users": {"ada": name}}}, {})
+            decode({"users": {"ada": name}}, Isolation, "$.isolation")
         assert caught.value.field == "$.isolation.users.ada"
 
 

@@ -17,10 +17,10 @@ from federator.model.sites import SHARED_TRUST
 from federator.model.whose import Whose
 from federator.planning.checks import check
 from federator.wire import link
+from federator.wire.records import decode
 from federator_agent import secrets, whose
-from federator_agent.config import SITE_KEYS, parse
-from federator_agent.data.allowed import DataRules
-from federator_agent.data.allowed import parse as parse_addresses
+from federator_agent.config import parse
+from federator_agent.data.allowed import Allowed, DataRules
 from federator_agent.local import isolation
 from federator_agent.staging_errors import StagingRefused
 from tests.support.dispatch import World, make_world
@@ -140,9 +140,11 @@ def test_the_agent_itself_refuses_what_its_site_file_does_not_name(
 
 
 def test_secrets_addresses_and_accounts_go_by_team() -> None:
-    known = secrets.parse({"wandb": {"file": "/x", "queues": ["team:vision"]}}, "$.secrets", kube=False)
+    known = decode(
+        {"wandb": {"file": "/x", "queues": ["team:vision"]}}, dict[str, secrets.Secret], "$.secrets"
+    )
     rules = DataRules(
-        parse_addresses([{"address": "s3://scans", "queues": "team:vision"}], "$.data_addresses")
+        decode([{"address": "s3://scans", "queues": "team:vision"}], tuple[Allowed, ...], "$.data_addresses")
     )
     wants = JobSpec(name="job", run="x", secrets=("wandb",))
     secrets.check(known, wants, VISION)
@@ -165,10 +167,10 @@ KUBE = "site: hall\nkube: {image: x, service_accounts: {lab/*: lab, 'team:vision
 
 
 def test_of_what_a_site_has_for_each_the_nearest_name_counts() -> None:
-    slurm, kube = parse(SITE, "f", SITE_KEYS, {}).slurm, parse(KUBE, "f", SITE_KEYS, {}).kube
+    slurm, kube = parse(SITE, "f", {}).slurm, parse(KUBE, "f", {}).kube
     assert slurm is not None
     assert kube is not None
-    assert parse(SITE, "f", SITE_KEYS, {}).site.lend.queues == ("lab", "team:vision")
+    assert parse(SITE, "f", {}).site.lend.queues == ("lab", "team:vision")
     ben = Whose("lab/deep", "ben", "vision")
     asked = (VISION, SPEECH, ben, Whose("other"))
     accounts = [slurm.account(each) for each in asked]
@@ -186,11 +188,11 @@ def test_of_what_a_site_has_for_each_the_nearest_name_counts() -> None:
     ["team:", "team:a/b", "team:a b", "owner:", "owner:a\nb", "teams:vision", "a//b", "team:" + "a" * 64],
 )
 def test_a_name_that_can_be_nobodys_is_refused_with_its_field(name: str) -> None:
-    for given, read in (([name], whose.names), ({"trusts": [name]}, isolation.parse)):
+    for given, kind in (([name], whose.Names), ({"trusts": [name]}, isolation.Isolation)):
         with pytest.raises(Invalid, match=r"^\$\.x(\.trusts)?\[0\]: "):
-            read(given, "$.x")
+            decode(given, kind, "$.x")
     with pytest.raises(Invalid, match=r"^\$\.x\."):
-        whose.read({name: "y"}, "$.x", lambda value, _: value)
+        decode({name: "y"}, dict[whose.Key, str], "$.x")
 
 
 async def test_only_an_agent_that_reads_teams_is_told_of_them(world: World) -> None:

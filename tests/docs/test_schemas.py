@@ -15,6 +15,7 @@ from federator.settings import Settings
 from federator.wire.jobfile import read_job
 from federator.wire.records import decode
 from federator.wire.yamltext import read_documents, write_document
+from federator_agent.config import parse
 from federator_policies.documents import compile_set, load
 from tests.architecture.sources import text, tracked
 
@@ -23,9 +24,10 @@ BLOB = {"workdir": f"sha256:{'0' * 64}"}
 READERS: dict[str, Callable[[Any], object]] = {
     "job": lambda value: read_job({**value, **(BLOB if "workdir" in value else {})}, now=0.0),
     "policy": lambda value: compile_set(load(write_document(value))),
+    "site": lambda value: parse(json.dumps(value), "site.yaml", {}),
     "settings": lambda value: decode(value, Settings, "$"),
 }
-SIGNS = {"job": {"run", "command"}, "policy": {"apiVersion"}, "settings": {"server", "providers", "oidc", "turn", "store", "retention", "limits"}}  # fmt: skip
+SIGNS = {"site": {"site"}, "job": {"run", "command"}, "policy": {"apiVersion"}, "settings": {"server", "providers", "oidc", "turn", "store", "retention", "limits"}}  # fmt: skip
 """Any of these at the top of a document on a page or in an example tells its kind."""
 WRONG: dict[str, list[dict[str, Any]]] = {
     "job": [
@@ -66,6 +68,24 @@ WRONG: dict[str, list[dict[str, Any]]] = {
         {"kind": "Budget"},
         {"kind": "BurstPolicy", "spec": {"when": {"mode": "sometimes"}}},
     ],
+    "site": [
+        {"kindd": "edge"},
+        {"kind": "moon"},
+        {"pools": []},
+        {"pools": [{"name": "a", "gpu_mem": "80GB"}]},
+        {"pools": [{"gpus_per_node": 0}]},
+        {"lend": {"hours": "at night"}},
+        {"report_every": 5},
+        {"dispatcher": "localhost"},
+        {"watch_gpus": "sometimes"},
+        {"images": "docker"},
+        {"isolation": "none"},
+        {"isolation": {"processes": 1}},
+        {"slurm": {}},
+        {"slurm": {"shared_dir": "here"}},
+        {"kube": {"image": "i", "namespace": "Not_One"}},
+        {"kube": {"image": "i", "pools": [{"name": "a"}]}},
+    ],
     "settings": [
         {"sever": {}},
         {"server": {"port": "7070"}},
@@ -76,6 +96,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     ],
 }
 LEAST: dict[str, dict[str, Any]] = {
+    "site": {"site": "basel"},
     "job": {"run": "true"},
     "policy": {"apiVersion": "federator/v1", "kind": "Queue", "metadata": {"name": "a"}},
     "settings": {},

@@ -14,41 +14,30 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from federator.kernel.errors import Forbidden, Invalid
+from federator.kernel.errors import Forbidden
 from federator.model.jobs import JobSpec
 from federator.model.whose import Whose, is_among
-from federator.wire import fields
-from federator.wire.inputs import read_uri
-from federator_agent import whose as naming
+from federator.wire.inputs import Uri
 from federator_agent.staging_errors import StagingRefused
-
-KEYS = ("address", "queues")
-
-
-class Allowed(msgspec.Struct, frozen=True):
-    """An address, with all below it, and whose jobs may name it, as `federator.model.whose` reads it; empty: all that the site serves."""
-
-    address: str
-    queues: tuple[str, ...] = ()
+from federator_agent.whose import Names
 
 
-def parse(value: object, path: str) -> tuple[Allowed, ...]:
-    """`data_addresses` of the site file. Raises `Invalid` that names the field."""
-    if not isinstance(value, list):
-        remedy = "write [s3://public, {address: s3://genomics, queues: [research]}]; [] allows none"
-        raise Invalid("is not a list", field=path, remedy=remedy)
-    return tuple(_allowed(each, f"{path}[{index}]") for index, each in enumerate(value))
+class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An address that jobs may name, with all below it."""
+
+    address: Uri
+    """It."""
+    queues: Names = ()
+    """[Whose](#whose-work) jobs may name it. Left out: all that the site serves."""
 
 
-def _allowed(value: object, path: str) -> Allowed:
-    if isinstance(value, str):
-        return Allowed(read_uri(value, path))
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, KEYS)
-    if "address" not in given:
-        raise Invalid("is missing", field=f"{path}.address", remedy="write for example s3://genomics")
-    queues = naming.names(given.get("queues", ()), f"{path}.queues")
-    return Allowed(read_uri(given["address"], f"{path}.address"), queues)
+Addresses = tuple[Uri | Allowed, ...]
+"""A text alone is an address."""
+
+
+def allowed_of(written: Addresses) -> tuple[Allowed, ...]:
+    """`data_addresses` of the site file."""
+    return tuple(Allowed(each) if isinstance(each, str) else each for each in written)
 
 
 class DataRules(NamedTuple):

@@ -8,6 +8,7 @@ something else a moment later changes nothing.
 import ipaddress
 import socket
 from collections.abc import Sequence
+from typing import Annotated
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
@@ -22,23 +23,17 @@ REMEDY = (
 )
 
 
-def read_networks(value: object, path: str) -> tuple[str, ...]:
-    """`data_networks` of the site file. Raises `Invalid` that names the field."""
-    if not isinstance(value, list):
-        raise Invalid(
-            "is not a list", field=path, remedy="write [10.20.0.0/16]; [] allows only the public Internet"
-        )
-    words = tuple(fields.text(each, f"{path}[{index}]", limit=50) for index, each in enumerate(value))
-    for index, word in enumerate(words):
-        try:
-            ipaddress.ip_network(word)
-        except ValueError as error:
-            raise Invalid(
-                f"is not a network: {error}",
-                field=f"{path}[{index}]",
-                remedy="write for example 10.20.0.0/16",
-            ) from None
-    return words
+def _network(value: object, path: str) -> str:
+    word = fields.text(value, path, limit=50)
+    try:
+        ipaddress.ip_network(word)
+    except ValueError as error:
+        remedy = "write for example 10.20.0.0/16"
+        raise Invalid(f"is not a network: {error}", field=path, remedy=remedy) from None
+    return word
+
+
+Network = Annotated[str, fields.written(_network, "10.20.0.0/16")]
 
 
 class Reach:

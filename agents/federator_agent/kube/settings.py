@@ -4,14 +4,17 @@ Nothing of it imports the client, so that an agent of another kind can read a si
 """
 
 import re
-from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import field
 
 from federator.kernel.errors import Invalid
 from federator.model.whose import Whose
 from federator.wire import fields
-from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, read_accelerators, read_model
+from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, Model, read_accelerators
+from federator.wire.records import decode
 from federator_agent import whose as naming
 from federator_agent.kube.security import NOBODY
 
@@ -21,123 +24,19 @@ MEMORY_LABEL = "nvidia.com/gpu.memory"
 SIDE_IMAGE = "busybox:1.36"
 IMAGE = "image"
 MAX_USER = 2**31 - 1
-KEYS = (
-    "namespace", "kubeconfig", "context", "image", "side_image", "run_as", "service_account", "service_accounts",
-    "priority_class", "tolerations", "start_within", "checkpoints", "pools", "kueue_queue", "data",
-)  # fmt: skip
-DATA_KEYS = ("image", "secret", "cache", "volumes")
-VOLUME_KEYS = ("claim", "host_path")
-POOL_KEYS = ("name", "selector", "model", "gpu_memory", "resource", "part")
-TOLERATION_KEYS = ("key", "operator", "value", "effect")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-class KubePool(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes that are offered as one pool: those that carry all labels of `selector`."""
-
-    name: str
-    selector: dict[str, str]
-    model: str = ""
-    """Of their GPUs; empty: as the label `nvidia.com/gpu.product` says."""
-    gpu_memory_mib: int = 0
-    """Of each; 0: as the label `nvidia.com/gpu.memory` says."""
-    resource: str = GPU_RESOURCE
-    """The extended resource that counts the GPUs, or the parts of such."""
-    part_milli: int = 0
-    """Each unit of it is so many thousandths of a GPU; 0: as its name and the labels of nodes say, which may be all of one."""
+def _label(value: object, path: str) -> str:
+    word = fields.text(value, path, limit=200)
+    if not _LABEL.fullmatch(word):
+        remedy = "use small letters, digits and '-', at most 63"
+        raise Invalid(f"{word!r} is not a name of Kubernetes", field=path, remedy=remedy)
+    return word
 
 
-class KubeVolume(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that pods mount: one of `claim` and `host_path`."""
-
-    claim: str = ""
-    """A claim on a volume that all nodes share."""
-    host_path: str = ""
-    """A directory of each node."""
-    path: str = ""
-    """Where it is mounted."""
-
-
-class KubeData(msgspec.Struct, frozen=True, kw_only=True):
-    """How data is brought to pods, and their checkpoints away."""
-
-    image: str
-    """Of the side container of pods whose jobs have data: it has this package, with what reaches S3."""
-    secret: str = ""
-    """Of the namespace: its keys are variables of that container, such as the credentials for S3."""
-    cache: KubeVolume | None = None
-    """Where inputs are kept for the next job; None: with each pod, and gone with it."""
-    volumes: tuple[KubeVolume, ...] = ()
-    """What `file:///` addresses lead to."""
-
-
-class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach the cluster, and what of it to use."""
-
-    image: str
-    """What jobs run in. It has `/bin/sh`."""
-    namespace: str = "federator"
-    kubeconfig: str = ""
-    """A file; empty: the agent is itself a pod of the cluster."""
-    context: str = ""
-    """Of that file; empty: its current one."""
-    side_image: str = SIDE_IMAGE
-    """What brings work directories in and outputs out, beside the job. It has `sh`, `tar` and `head`."""
-    run_as: int | None = NOBODY
-    """The user of jobs; None: whom their image names, which may be root."""
-    service_account: str = ""
-    """Of the jobs' pods; they are given no token in any case."""
-    service_accounts: dict[str, str] = {}
-    """By whose work it is, as `federator_agent.whose` reads it, instead of `service_account`."""
-    priority_class: str = ""
-    tolerations: tuple[dict[str, str], ...] = ()
-    start_within_s: float = 300.0
-    """All pods of a placement have a node by then, or none keeps one."""
-    checkpoints: str = ""
-    """The claim on a volume that all nodes share, where checkpoints outlive a pod; empty: they do not."""
-    pools: tuple[KubePool, ...] = ()
-    """Empty: a pool of each GPU product that nodes are labelled with, and `cpu` for the rest."""
-    data: KubeData | None = None
-    """None: no data is brought to pods."""
-    kueue_queue: str = ""
-    """Put pods under this local queue of Kueue, a gang as one group. Never tried on a real Kueue."""
-
-    def account(self, whose: Whose) -> str:
-        """The service account of such pods; empty: the namespace's own."""
-        return naming.said_of(self.service_accounts, whose) or self.service_account
-
-
-def parse(value: Mapping[str, object], path: str) -> KubeSettings:
-    """Settings from the site file. Raises `Invalid` that names the field."""
-    fields.known_only(value, path, KEYS)
-    if "image" not in value:
-        remedy = "name the image that jobs run in, for example 'image: pytorch/pytorch:2.4.0-cuda12.4-cudnn9-runtime'"
-        raise Invalid("is missing", field=f"{path}.image", remedy=remedy)
-    pools = _entries(value.get("pools", []), f"{path}.pools", "write one '- name: …' for each pool")
-    parsed = tuple(_pool(pool, where) for pool, where in pools)
-    if len({pool.name for pool in parsed}) < len(parsed):
-        raise Invalid("has two pools of one name", field=f"{path}.pools", remedy="give each its own")
-    words = {
-        key: fields.text(value[key], f"{path}.{key}", limit=1000)
-        for key in ("image", "kubeconfig", "context", "side_image")
-        if key in value
-    }
-    words |= {
-        key: _label(value[key], f"{path}.{key}")
-        for key in ("namespace", "service_account", "priority_class", "checkpoints", "kueue_queue")
-        if key in value and (key != "checkpoints" or value[key] != "none")
-    }
-    return KubeSettings(
-        **words,
-        tolerations=_tolerations(value.get("tolerations", []), f"{path}.tolerations"),
-        start_within_s=fields.duration_s(value.get("start_within", "5m"), f"{path}.start_within", low_s=1.0),
-        run_as=_run_as(value["run_as"], f"{path}.run_as") if "run_as" in value else NOBODY,
-        service_accounts=naming.read(value.get("service_accounts", {}), f"{path}.service_accounts", _label),
-        pools=parsed,
-        data=_data(fields.mapping(value["data"], f"{path}.data"), f"{path}.data")
-        if "data" in value
-        else None,
-    )
+def _claim(value: object, path: str) -> str:
+    return "" if value == "none" else _label(value, path)
 
 
 def _run_as(value: object, path: str) -> int | None:
@@ -149,39 +48,6 @@ def _run_as(value: object, path: str) -> int | None:
     return value
 
 
-def _data(value: Mapping[str, object], path: str) -> KubeData:
-    fields.known_only(value, path, DATA_KEYS)
-    if "image" not in value:
-        remedy = "name an image with federator[agent,aws] in it: the agent's own will do"
-        raise Invalid("is missing", field=f"{path}.image", remedy=remedy)
-    volumes = _entries(value.get("volumes", []), f"{path}.volumes", "write '- {path: /data, claim: …}'")
-    return KubeData(
-        image=fields.text(value["image"], f"{path}.image", limit=1000),
-        secret=_label(value["secret"], f"{path}.secret") if "secret" in value else "",
-        cache=_volume(value["cache"], f"{path}.cache") if "cache" in value else None,
-        volumes=tuple(_mounted(each, where) for each, where in volumes),
-    )
-
-
-def _mounted(value: object, path: str) -> KubeVolume:
-    given = dict(fields.mapping(value, path))
-    where = _absolute(given.pop("path", ""), f"{path}.path")
-    if where == "/" or f"{where}/".startswith("/federator/"):
-        raise Invalid("is taken", field=f"{path}.path", remedy="mount it at a path of its own, such as /data")
-    return msgspec.structs.replace(_volume(given, path), path=where)
-
-
-def _volume(value: object, path: str) -> KubeVolume:
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, VOLUME_KEYS)
-    if len(given) != 1:
-        remedy = "write 'claim: …' for a volume that all nodes share, or 'host_path: /…' for a directory of each node"
-        raise Invalid("needs one of 'claim' and 'host_path'", field=path, remedy=remedy)
-    if "claim" in given:
-        return KubeVolume(claim=_label(given["claim"], f"{path}.claim"))
-    return KubeVolume(host_path=_absolute(given["host_path"], f"{path}.host_path"))
-
-
 def _absolute(value: object, path: str) -> str:
     word = fields.text(value, path, limit=1000)
     if not word.startswith("/") or ".." in word.split("/"):
@@ -191,28 +57,6 @@ def _absolute(value: object, path: str) -> str:
     return "/" + word.strip("/")
 
 
-def _pool(value: object, path: str) -> KubePool:
-    pool = fields.mapping(value, path)
-    fields.known_only(pool, path, POOL_KEYS)
-    for key in ("name", "selector"):
-        if key not in pool:
-            remedy = (
-                "write for example 'name: a100, selector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}'"
-            )
-            raise Invalid("is missing", field=f"{path}.{key}", remedy=remedy)
-    memory = pool.get("gpu_memory")
-    return KubePool(
-        name=fields.name(pool["name"], f"{path}.name"),
-        selector=fields.pairs(pool["selector"], f"{path}.selector", limit=100),
-        model=read_model(pool["model"], f"{path}.model") if "model" in pool else "",
-        gpu_memory_mib=0
-        if memory is None
-        else fields.size_mib(memory, f"{path}.gpu_memory", high_mib=MAX_GPU_MEMORY_MIB),
-        resource=fields.text(pool.get("resource", GPU_RESOURCE), f"{path}.resource", limit=300),
-        part_milli=_part_milli(pool["part"], f"{path}.part") if "part" in pool else 0,
-    )
-
-
 def _part_milli(value: object, path: str) -> int:
     share = read_accelerators(value, path).share_milli
     if not share:
@@ -220,24 +64,134 @@ def _part_milli(value: object, path: str) -> int:
     return share
 
 
-def _tolerations(value: object, path: str) -> tuple[dict[str, str], ...]:
-    found = []
-    for each, where in _entries(value, path, "write '- {key: …, operator: Exists}'"):
-        fields.known_only(fields.mapping(each, where), where, TOLERATION_KEYS)
-        found.append(fields.pairs(each, where, limit=4))
-    return tuple(found)
+def _toleration(value: object, path: str) -> dict[str, str]:
+    given = decode(value, dict[Literal["key", "operator", "value", "effect"], object], path)
+    return fields.pairs(given, path, limit=4)
 
 
-def _entries(value: object, path: str, remedy: str) -> list[tuple[object, str]]:
-    """Those of a list, each with its own path."""
-    if not isinstance(value, list):
-        raise Invalid("is not a list", field=path, remedy=remedy)
-    return [(each, f"{path}[{index}]") for index, each in enumerate(value)]
+Label = Annotated[str, fields.written(_label, pattern=f"^{_LABEL.pattern}$")]
+Image = Annotated[str, fields.short(1000, "pytorch/pytorch:2.4.0-cuda12.4-cudnn9-runtime")]
+Word = Annotated[str, fields.short(1000)]
+Absolute = Annotated[str, fields.written(_absolute, "/data", pattern="^/")]
+Toleration = Annotated[
+    dict[str, str], fields.written(_toleration, "{key: gpu, operator: Exists}", **fields.PAIRS)
+]
 
 
-def _label(value: object, path: str) -> str:
-    word = fields.text(value, path, limit=200)
-    if not _LABEL.fullmatch(word):
-        remedy = "use small letters, digits and '-', at most 63"
-        raise Invalid(f"{word!r} is not a name of Kubernetes", field=path, remedy=remedy)
-    return word
+class KubePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nodes that are offered as one pool. What is left out is looked up on the nodes."""
+
+    name: fields.Name
+    """The pool's name."""
+    selector: Annotated[
+        dict[str, str],
+        fields.written(
+            partial(fields.pairs, limit=100),
+            "{nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}",
+            **fields.PAIRS,
+        ),
+    ]
+    """Labels, all of which its nodes carry."""
+    model: Model = ""
+    """Of their GPUs. Left out: as the label `nvidia.com/gpu.product` says."""
+    gpu_memory_mib: Annotated[int, fields.size("80GB", high_mib=MAX_GPU_MEMORY_MIB)] = field(
+        name="gpu_memory", default=0
+    )
+    """Of each. Left out: as the label `nvidia.com/gpu.memory` says."""
+    resource: Annotated[str, fields.short(300, GPU_RESOURCE)] = GPU_RESOURCE
+    """The extended resource that counts the GPUs, or the parts of such. Left out: `nvidia.com/gpu`."""
+    part_milli: Annotated[int, fields.written(_part_milli, "0.5", type=["number", "string"])] = field(
+        name="part", default=0
+    )
+    """Which part of a GPU each unit of the resource is. Left out: as its name and the labels of nodes say, which may be all of one."""
+
+
+class KubeVolume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that pods mount. Exactly one of `claim` and `host_path`."""
+
+    claim: Label = ""
+    """A claim on a volume that all nodes share."""
+    host_path: Absolute = ""
+    """A directory of each node."""
+    path: Absolute = ""
+    """Where it is mounted. Of `volumes`."""
+
+
+class KubeData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How pods get `inputs`, and their checkpoints reach `checkpoint.uri`."""
+
+    image: Annotated[str, fields.short(1000, "federator:latest")]
+    """Of the side container of such pods, with `federator[agent,aws]` in it: the agent's own will do."""
+    secret: Label = ""
+    """A Secret of the namespace whose keys are variables of that container, such as credentials for S3."""
+    cache: KubeVolume | None = None
+    """Where inputs are kept for later jobs, such as `{host_path: /var/cache/federator}`. Left out: they go with the pod."""
+    volumes: tuple[KubeVolume, ...] = ()
+    """What `file:///` addresses lead to, such as `[{path: /data, claim: datasets}]`."""
+
+
+class KubeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Kubernetes cluster whose pods run the work, instead of `pools`."""
+
+    image: Image
+    """What jobs run in. It has `/bin/sh`."""
+    namespace: Label = "federator"
+    """Where their pods are made: better another one than the agent's own. Left out: `federator`."""
+    run_as: Annotated[int | None, fields.written(_run_as, "1000", "image", type=["integer", "string"])] = (
+        NOBODY
+    )
+    """The number of the user that jobs run as, without privileges; `image`: whom their image names, which may be root. The namespace must then take the pod security profile `baseline`. Left out: 65532."""
+    kubeconfig: Word = ""
+    """How the cluster is reached: a file. Left out: the agent is a pod of the cluster."""
+    context: Word = ""
+    """Which cluster of that file. Left out: its current one."""
+    side_image: Word = SIDE_IMAGE
+    """What runs beside each job to bring files in and out. It has `sh`, `tar`, `head`, `find`, `xargs` and `gzip`. Left out: `busybox:1.36`."""
+    service_account: Label = ""
+    """Whose the jobs' pods are; they get no token of it. Left out: the namespace's default."""
+    service_accounts: dict[naming.Key, Label] = {}
+    """By [whose work](#whose-work) it is, the service account of its pods, such as `{research/*: research, team:vision: vision}`. `*`: all others. Left out: as `service_account` says."""
+    priority_class: Label = ""
+    """Of the jobs' pods, so that local work can push them off. Left out: the cluster's default."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints of nodes that are used all the same. That of the GPU resource always is, for jobs with GPUs."""
+    start_within_s: Annotated[float, fields.duration("5m", low_s=1.0)] = field(
+        name="start_within", default=300.0
+    )
+    """All pods of a placement have a node by then, or all are taken back. Left out: 5m."""
+    checkpoints: Annotated[str, fields.written(_claim, "shared-claim", "none")] = ""
+    """The claim on a volume of all nodes on which checkpoints outlive their pod. Left out: `none`."""
+    pools: tuple[KubePool, ...] = ()
+    """Nodes that are lent. Left out: one pool of each GPU product that nodes are labelled with, of each sort of its parts, and `cpu`."""
+    data: KubeData | None = None
+    """How data is brought to pods. Left out: none is."""
+    kueue_queue: Label = ""
+    """The local queue of Kueue that admits the pods, a gang as one group. Never tried on a real Kueue."""
+
+    def account(self, whose: Whose) -> str:
+        """The service account of such pods; empty: the namespace's own."""
+        return naming.said_of(self.service_accounts, whose) or self.service_account
+
+
+def check(settings: KubeSettings) -> None:
+    """Rules that types do not say. Raises `Invalid` that names the field."""
+    if len({pool.name for pool in settings.pools}) < len(settings.pools):
+        raise Invalid("has two pools of one name", field="$.kube.pools", remedy="give each its own")
+    if settings.data is None:
+        return
+    for number, each in enumerate(settings.data.volumes):
+        path = f"$.kube.data.volumes[{number}]"
+        _check_volume(each, path)
+        if each.path in ("", "/") or f"{each.path}/".startswith("/federator/"):
+            wrong = "is taken" if each.path else "is missing"
+            raise Invalid(wrong, field=f"{path}.path", remedy="mount it at a path of its own, such as /data")
+    if settings.data.cache is not None:
+        _check_volume(settings.data.cache, "$.kube.data.cache")
+        if settings.data.cache.path:
+            raise Invalid("has no effect here", field="$.kube.data.cache.path", remedy="leave it out")
+
+
+def _check_volume(volume: KubeVolume, path: str) -> None:
+    if bool(volume.claim) == bool(volume.host_path):
+        remedy = "write 'claim: …' for a volume that all nodes share, or 'host_path: /…' for a directory of each node"
+        raise Invalid("needs one of 'claim' and 'host_path'", field=path, remedy=remedy)

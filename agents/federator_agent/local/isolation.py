@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -18,9 +19,8 @@ from federator.kernel.errors import Invalid
 from federator.model.sites import SHARED_TRUST
 from federator.model.whose import EVERYBODY
 from federator.wire import fields
-from federator_agent import whose as naming
+from federator_agent.whose import Named
 
-KEYS = ("mode", "users", "range", "shared", "processes", "limits", "trusts")
 VARIABLE = "FEDERATOR_ISOLATION"
 """`shared`: the agent's file says nothing, and all work that comes belongs together. Set by who makes up machines, such as the demonstration."""
 DEFAULT_RANGE = (200_000, 265_535)
@@ -48,74 +48,15 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     shell: str = ""
 
 
-class Isolation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the site file says."""
-
-    mode: Mode | None = None
-    """None: the strongest that works here."""
-    users: dict[str, str] = {}
-    """Owners in the federation, each with the account of this host that his jobs run as."""
-    range: tuple[int, int] = DEFAULT_RANGE
-    """User ids for the jobs of all others: first and last."""
-    shared: tuple[str, ...] = ()
-    """Folders that jobs see and use as the host has them, although they lie where jobs see nothing else or may write nothing."""
-    processes: int = 16_384
-    """Processes and threads that a rank may have."""
-    limits: bool = True
-    """Whether each rank has a control group of its own, where the agent may make some."""
-    trusts: tuple[str, ...] = ()
-    """With `shared-trust`: whose work is taken, as `federator.model.whose` reads it. Empty: that of the federation's and the site's administrators."""
-
-
-TRUSTING = Isolation(mode=Mode.SHARED_TRUST, trusts=(EVERYBODY,), limits=False)
-"""All work belongs together."""
-
-
-def read(top: Mapping[str, object], environ: Mapping[str, str]) -> Isolation:
-    """What a site file says of it, or what the environment does. Raises `Invalid` that names the field."""
-    if "isolation" not in top:
-        return TRUSTING if environ.get(VARIABLE) == "shared" else Isolation()
-    for cluster in ("kube", "slurm"):
-        if cluster in top:
-            remedy = f"leave it out: {cluster} keeps jobs apart by its own means"
-            raise Invalid(f"does not go with '{cluster}'", field="$.isolation", remedy=remedy)
-    return parse(top["isolation"], "$.isolation")
-
-
-def parse(value: object, path: str) -> Isolation:
-    """`isolation` of the site file: a mode, or a mapping. Raises `Invalid` that names the field."""
-    if isinstance(value, str):
-        value = {"mode": value}
-    given = fields.mapping(value, path)
-    fields.known_only(given, path, KEYS)
-    isolation = Isolation(
-        mode=Mode(fields.one_of(given["mode"], f"{path}.mode", tuple(Mode))) if "mode" in given else None,
-        users=_users(fields.pairs(given.get("users", {}), f"{path}.users", limit=200), f"{path}.users"),
-        range=_range(given["range"], f"{path}.range") if "range" in given else DEFAULT_RANGE,
-        shared=fields.words(given.get("shared", ()), f"{path}.shared", _folder),
-        processes=fields.whole(given.get("processes", 16_384), f"{path}.processes", low=16, high=4_194_304),
-        limits=fields.truth(given.get("limits", True), f"{path}.limits"),
-        trusts=naming.names(given.get("trusts", ()), f"{path}.trusts"),
-    )
-    if len(isolation.trusts) > MAX_TRUSTS:
-        raise Invalid(f"has more than {MAX_TRUSTS} entries", field=f"{path}.trusts", remedy="name queues")
-    if isolation.trusts and isolation.mode not in (None, Mode.SHARED_TRUST):
-        remedy = "leave it out: work that is kept apart needs no trust"
-        raise Invalid(f"does not go with the mode {isolation.mode}", field=f"{path}.trusts", remedy=remedy)
-    return isolation
-
-
-def _users(given: Mapping[str, str], path: str) -> dict[str, str]:
-    for owner, account in given.items():
-        try:
-            found = pwd.getpwnam(account)
-        except KeyError:
-            raise Invalid(
-                f"{account!r} is not a user of this host", field=f"{path}.{owner}", remedy="make it first"
-            ) from None
-        if found.pw_uid == 0:
-            raise Invalid("jobs do not run as root", field=f"{path}.{owner}", remedy="name an ordinary user")
-    return dict(given)
+def _user(value: object, path: str) -> str:
+    account = fields.text(value, path, limit=100)
+    try:
+        found = pwd.getpwnam(account)
+    except KeyError:
+        raise Invalid(f"{account!r} is not a user of this host", field=path, remedy="make it first") from None
+    if found.pw_uid == 0:
+        raise Invalid("jobs do not run as root", field=path, remedy="name an ordinary user")
+    return account
 
 
 def _range(value: object, path: str) -> tuple[int, int]:
@@ -134,6 +75,46 @@ def _folder(value: object, path: str) -> str:
             f"{text!r} is not the path of a folder", field=path, remedy="write for example /scratch"
         )
     return text
+
+
+Users = dict[fields.Text, Annotated[str, fields.written(_user, "ada")]]
+Range = Annotated[tuple[int, int], fields.written(_range, "200000-265535", pattern=_RANGE.pattern)]
+
+
+class Isolation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How jobs are kept apart from each other and from the agent, where they are processes of this host."""
+
+    mode: Mode | None = None
+    """`users`: the agent is root, each job runs as a Unix user of its own in namespaces of its own. `sandbox`: in namespaces, as the agent's user. Both want bubblewrap. `shared-trust`: nothing keeps jobs apart. With a mode that does not work the agent does not start. Left out: the strongest that works."""
+    users: Users = {}
+    """Owners in the federation, each with the account of this host that their jobs run as."""
+    range: Range = DEFAULT_RANGE
+    """User ids for all other jobs, one for each placement. Nobody else on the host has them; of two agents on one host each has its own. Left out: 200000-265535."""
+    shared: Annotated[tuple[Annotated[str, fields.written(_folder, "/scratch")], ...], fields.alone()] = ()
+    """Folders that jobs use as the host has them, although they lie where jobs see nothing (the agent's home, `/tmp`, `/run`) or, in a sandbox, may write nothing."""
+    processes: Annotated[int, msgspec.Meta(ge=16, le=4_194_304)] = 16_384
+    """Most processes and threads of a job's user; in a sandbox of each rank."""
+    limits: bool = True
+    """Whether each rank has a control group of its own, where the agent may make some: the memory that its job asked for is its limit, CPUs are a weight, and `processes` holds for each rank. `federator-agent check` says whether they hold."""
+    trusts: Annotated[tuple[Named, ...], fields.alone(MAX_TRUSTS)] = ()
+    """With `shared-trust`: [whose work](#whose-work) is taken. Left out: that of the administrators of the federation and of the site."""
+
+
+TRUSTING = Isolation(mode=Mode.SHARED_TRUST, trusts=(EVERYBODY,), limits=False)
+"""All work belongs together."""
+
+
+def isolation_of(written: Mode | Isolation | None, environ: Mapping[str, str]) -> Isolation:
+    """What a site file says of it, or what the environment does. Raises `Invalid`."""
+    if written is None:
+        return TRUSTING if environ.get(VARIABLE) == "shared" else Isolation()
+    isolation = Isolation(mode=written) if isinstance(written, Mode) else written
+    if isolation.trusts and isolation.mode not in (None, Mode.SHARED_TRUST):
+        remedy = "leave it out: work that is kept apart needs no trust"
+        raise Invalid(
+            f"does not go with the mode {isolation.mode}", field="$.isolation.trusts", remedy=remedy
+        )
+    return isolation
 
 
 def account_of(name: str) -> Account:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from federator_agent import commands, nvml
-from federator_agent.config import SITE_KEYS, parse
+from federator_agent.config import parse
 from tests.integration.agent.conftest import AgentProcess
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 
@@ -34,7 +34,7 @@ def test_gpus_that_cannot_be_counted_are_warned_of(
     monkeypatch.setattr(nvml.Driver, "read", read)
     monkeypatch.setattr(nvml, "present", lambda: present)
     text = f"site: here\nstate_dir: {tmp_path}/state\npools: [{{name: main}}]\n"
-    settings = parse(text, "site.yaml", SITE_KEYS, {})
+    settings = parse(text, "site.yaml", {})
     assert ["nvidia-ml-py" in line for line in commands.check_gpus(settings) if line.startswith("WARN")] == [
         True
     ] * present

@@ -7,8 +7,9 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.sites import SiteKind
 from federator_agent import config
-from federator_agent.config import SITE_KEYS, USER_DATA_KEYS, USER_DATA_VARIABLE, AgentSettings
+from federator_agent.config import USER_DATA_VARIABLE, AgentSettings
 from federator_agent.core.lending import Hours
+from federator_agent.site_file import SiteFile, UserData
 
 FULL = """
 site: basel
@@ -35,8 +36,8 @@ lend:
 """
 
 
-def parse(text: str, keys: tuple[str, ...] = SITE_KEYS) -> AgentSettings:
-    return config.parse(text, "site.yaml", keys, {"PATH": "/bin", "LC_ALL": "C", "AWS_SECRET": "x"})
+def parse(text: str, record: type[SiteFile] = SiteFile) -> AgentSettings:
+    return config.parse(text, "site.yaml", {"PATH": "/bin", "LC_ALL": "C", "AWS_SECRET": "x"}, record)
 
 
 def test_every_field_has_its_meaning() -> None:
@@ -101,7 +102,7 @@ def test_errors_name_file_line_field_and_remedy(text: str, words: list[str]) -> 
 def test_gpus_are_watched_unless_the_owner_or_who_made_up_the_machine_says_no(
     text: str, environ: dict[str, str], watched: bool
 ) -> None:
-    assert config.parse(text, "site.yaml", SITE_KEYS, environ).watch_gpus is watched
+    assert config.parse(text, "site.yaml", environ).watch_gpus is watched
 
 
 @pytest.mark.parametrize(
@@ -117,11 +118,11 @@ def test_gpus_are_watched_unless_the_owner_or_who_made_up_the_machine_says_no(
     ],
 )
 def test_only_a_machine_that_may_be_taken_back_asks_about_it(environ: dict[str, str], url: str) -> None:
-    assert config.parse("site: a", "site.yaml", SITE_KEYS, environ).notices == url
+    assert config.parse("site: a", "site.yaml", environ).notices == url
 
 
 def test_only_user_data_may_hold_a_join_token() -> None:
-    assert parse("site: a\njoin_token: secret", USER_DATA_KEYS).join_token == "secret"
+    assert parse("site: a\njoin_token: secret", UserData).join_token == "secret"
 
 
 def test_jobs_get_where_programs_are_and_no_secrets() -> None:

@@ -8,8 +8,9 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Checkpoint, Input, JobSpec
 from federator.model.whose import Whose
+from federator.wire.records import decode
 from federator_agent import config
-from federator_agent.data.allowed import Allowed, DataRules, parse
+from federator_agent.data.allowed import Addresses, Allowed, DataRules, allowed_of
 from federator_agent.data.carrier import Carrier
 from federator_agent.staging_errors import StagingRefused
 
@@ -41,7 +42,7 @@ def test_without_a_word_all_addresses_are_allowed_and_with_an_empty_list_none() 
     ],
 )
 def test_an_address_is_allowed_by_one_that_it_lies_below(uri: str, *, allowed: bool) -> None:
-    known = parse(["s3://data/", "https://host/data"], "$.data_addresses")
+    known = allowed_of(decode(["s3://data/", "https://host/data"], Addresses, "$"))
     if allowed:
         DataRules(known).check(reads(uri), Whose(""))
     else:
@@ -77,13 +78,13 @@ def test_a_link_out_of_an_allowed_folder_is_refused(tmp_path: Path) -> None:
 
 def test_the_site_file_says_it_and_the_carrier_holds_it(tmp_path: Path) -> None:
     text = "site: a\ndata_addresses: [s3://all, {address: s3://ours, queues: [research]}]"
-    known = config.parse(text, "site.yaml", config.SITE_KEYS, {}).data_addresses
+    known = config.parse(text, "site.yaml", {}).data_addresses
     assert known == (Allowed("s3://all"), Allowed("s3://ours", ("research",)))
     carrier = Carrier(tmp_path, SystemClock(), None, known)
     carrier.check(reads("s3://ours/a"), Whose("research"))
     with pytest.raises(StagingRefused):
         carrier.check(reads("s3://ours/a"), Whose("teaching"))
-    assert config.parse("site: a", "site.yaml", config.SITE_KEYS, {}).data_addresses is None
+    assert config.parse("site: a", "site.yaml", {}).data_addresses is None
 
 
 @pytest.mark.parametrize(
@@ -97,4 +98,4 @@ def test_the_site_file_says_it_and_the_carrier_holds_it(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_named(written: object, field: str) -> None:
     with pytest.raises(Invalid, match=field):
-        parse(written, "$.data_addresses")
+        decode(written, Addresses, "$.data_addresses")

@@ -9,6 +9,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
+from federator_agent import config
 from federator_agent.images import (
     GIVEN,
     Contained,
@@ -18,7 +19,6 @@ from federator_agent.images import (
     cleanup,
     given,
     notes,
-    parse,
     refuse,
     script,
 )
@@ -171,19 +171,21 @@ def test_what_is_the_hosts_stays_outside() -> None:
     }
 
 
+def said(text: str) -> Images | None:
+    return config.parse(f"site: a\nimages: {text}", "site.yaml", {}).images
+
+
 def test_the_words_of_the_site_file() -> None:
-    assert parse("podman", "$.images") == Images(engine=Engine.PODMAN)
-    assert parse({"engine": "enroot", "pull": "never"}, "$.images") == Images(
-        engine=Engine.ENROOT, pull=Pull.NEVER
-    )
-    assert parse("none", "$.images") is None
+    assert said("podman") == Images(engine=Engine.PODMAN)
+    assert said("{engine: enroot, pull: never}") == Images(engine=Engine.ENROOT, pull=Pull.NEVER)
+    assert said("none") is None
     for wrong, where in (
-        ("docker", r"images\.engine"),
-        ({"pull": "never"}, r"images\.engine"),
-        ({"engine": "podman", "pull": "x"}, r"images\.pull"),
+        ("docker", r"\$\.images"),
+        ("{pull: never}", r"images\.engine"),
+        ("{engine: podman, pull: x}", r"images\.pull"),
     ):
         with pytest.raises(Invalid, match=where):
-            parse(wrong, "$.images")
+            said(wrong)
 
 
 def test_check_says_what_is_here(tmp_path: Path) -> None:

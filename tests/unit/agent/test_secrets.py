@@ -8,7 +8,8 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.whose import Whose
-from federator_agent.secrets import Secret, check, parse, variables
+from federator.wire.records import decode
+from federator_agent.secrets import Secret, Secrets, check, secrets_of, variables
 from federator_agent.staging_errors import StagingError, StagingRefused
 
 SPEC = JobSpec(name="job", run="x", secrets=("wandb", "hub"))
@@ -65,10 +66,16 @@ def test_one_that_the_site_does_not_have_or_give(tmp_path: Path) -> None:
 )
 def test_a_site_file_that_is_wrong_says_where(written: Any, kube: bool, field: str) -> None:
     with pytest.raises(Invalid, match=field):
-        parse(written, "$.secrets", kube=kube)
+        secrets_of(decode(written, Secrets, "$.secrets"), "$.secrets", kube=kube)
 
 
 def test_short_and_long_ways_to_write_one() -> None:
-    found = parse({"a": "/etc/a.env", "b": {"file": "/b", "queues": ["research"]}}, "$.secrets", kube=False)
+    found = secrets_of(
+        decode({"a": "/etc/a.env", "b": {"file": "/b", "queues": ["research"]}}, Secrets, "$.secrets"),
+        "$.secrets",
+        kube=False,
+    )
     assert found == {"a": Secret(file=Path("/etc/a.env")), "b": Secret(file=Path("/b"), queues=("research",))}
-    assert parse({"a": "name"}, "$.secrets", kube=True) == {"a": Secret(kubernetes="name")}
+    assert secrets_of(decode({"a": "name"}, Secrets, "$.secrets"), "$.secrets", kube=True) == {
+        "a": Secret(kubernetes="name")
+    }

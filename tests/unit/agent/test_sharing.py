@@ -8,7 +8,6 @@ from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator.model.placements import PlacementStatus
 from federator.model.sites import AilingGpu, GpuPart, SiteReport
 from federator_agent import config
-from federator_agent.config import SITE_KEYS
 from federator_agent.core import events as ev
 from federator_agent.core.events import Now
 from federator_agent.core.lending import Lending, Site
@@ -26,7 +25,7 @@ pools:
 
 
 def site(text: str = FILE) -> Site:
-    return config.parse(text, "site.yaml", SITE_KEYS, {}).site
+    return config.parse(text, "site.yaml", {}).site
 
 
 def part(gpus: float, nodes: int = 1, **fields: object) -> JobSpec:

@@ -89,10 +89,10 @@ async def test_what_a_machine_is_started_with_has_its_agent_share_the_gpu_as_the
     make = user_data(world.core.admission, world.core.settings, "http://127.0.0.1:7070")
     given = json.loads(await make(lease))
     given = {key: given[key] for key in ("site", "dispatcher", "pools")}
-    (pool,) = config.parse(json.dumps(given), "site.yaml", config.SITE_KEYS, {}).site.pools
+    (pool,) = config.parse(json.dumps(given), "site.yaml", {}).site.pools
     assert (pool.name, pool.shares, pool.nodes) == (lease.offer.pool, 1, 1)
     (pool,) = config.parse(
-        json.dumps(given).replace('"shared": 1', '"shared": 0'), "site.yaml", config.SITE_KEYS, {}
+        json.dumps(given).replace('"shared": 1', '"shared": 0'), "site.yaml", {}
     ).site.pools
     assert (pool.name, pool.shares) == (SMALL.pool, 0)
 

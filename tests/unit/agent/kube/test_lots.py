@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.wire.records import decode
 from federator_agent.core.lending import Host
 from federator_agent.cutting import mig
 from federator_agent.kube import settings
@@ -131,10 +132,10 @@ def test_the_site_file_may_say_the_part_and_have_several_pools_of_one_node() -> 
 
 def test_the_site_files_part_is_a_part() -> None:
     given: dict[str, Any] = {"image": "i", "pools": [{"name": "p", "selector": {"a": "b"}, "part": 0.5}]}
-    assert settings.parse(given, "$.kube").pools[0].part_milli == 500
+    assert decode(given, settings.KubeSettings, "$.kube").pools[0].part_milli == 500
     given["pools"][0]["part"] = 2
     with pytest.raises(Invalid, match=r"\$\.kube\.pools\[0\]\.part: 2 is not a part of a GPU"):
-        settings.parse(given, "$.kube")
+        decode(given, settings.KubeSettings, "$.kube")
 
 
 def test_each_free_part_has_its_part_of_what_is_free_beside_it() -> None:

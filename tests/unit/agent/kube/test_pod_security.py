@@ -11,6 +11,7 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Input, JobSpec, Resources
 from federator.model.whose import Whose
+from federator.wire.records import decode
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Carrier
@@ -19,7 +20,7 @@ from federator_agent.kube.capacity import PoolPlace
 from federator_agent.kube.checks import notes
 from federator_agent.kube.laden import laden
 from federator_agent.kube.security import NOBODY
-from federator_agent.kube.settings import KubeData, KubeSettings, KubeVolume, parse
+from federator_agent.kube.settings import KubeData, KubeSettings, KubeVolume
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.spool import Spool
 from tests.support.podsecurity import baseline, restricted
@@ -115,20 +116,21 @@ def test_each_queue_has_the_service_account_that_the_site_gives_it(pod: Pod) -> 
 
 
 def test_the_words_of_the_site_file() -> None:
-    given = parse(
+    given = decode(
         {"image": "i", "run_as": "image", "service_accounts": {"research/*": "research", "*": "rest"}},
+        KubeSettings,
         "$.kube",
     )
     assert given.run_as is None
     assert given.account(Whose("research/x")) == "research"
     assert given.account(Whose("x")) == "rest"
-    assert parse({"image": "i"}, "$.kube").run_as == NOBODY
-    assert parse({"image": "i", "run_as": 1234}, "$.kube").run_as == 1234
+    assert decode({"image": "i"}, KubeSettings, "$.kube").run_as == NOBODY
+    assert decode({"image": "i", "run_as": 1234}, KubeSettings, "$.kube").run_as == 1234
     for wrong in (0, -1, "root", True, 2**31):
         with pytest.raises(Invalid, match=r"\$\.kube\.run_as"):
-            parse({"image": "i", "run_as": wrong}, "$.kube")
+            decode({"image": "i", "run_as": wrong}, KubeSettings, "$.kube")
     with pytest.raises(Invalid, match=r"\$\.kube\.service_accounts\.research"):
-        parse({"image": "i", "service_accounts": {"research": "Not_One"}}, "$.kube")
+        decode({"image": "i", "service_accounts": {"research": "Not_One"}}, KubeSettings, "$.kube")
 
 
 def test_check_says_what_is_looser_than_it_could_be() -> None:

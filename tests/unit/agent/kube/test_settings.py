@@ -3,11 +3,18 @@
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator_agent.kube.settings import KubeData, KubePool, KubeSettings, KubeVolume, parse
+from federator.wire.records import decode
+from federator_agent.kube.settings import KubeData, KubePool, KubeSettings, KubeVolume, check
+
+
+def parse(written: object) -> KubeSettings:
+    found = decode(written, KubeSettings, "$.kube")
+    check(found)
+    return found
 
 
 def test_an_image_is_enough() -> None:
-    assert parse({"image": "i:1"}, "$.kube") == KubeSettings(image="i:1")
+    assert parse({"image": "i:1"}) == KubeSettings(image="i:1")
 
 
 def test_everything_that_is_written_is_taken() -> None:
@@ -24,7 +31,7 @@ def test_everything_that_is_written_is_taken() -> None:
         "priority_class": "low", "tolerations": [toleration], "start_within": "90s", "checkpoints": "claim", "pools": [pool], "kueue_queue": "q",
         "data": {"image": "d:1", "secret": "s3", "cache": {"host_path": "/cache/"}, "volumes": [{"path": "/data", "claim": "sets"}]},
     }  # fmt: skip
-    assert parse(written, "$.kube") == KubeSettings(
+    assert parse(written) == KubeSettings(
         image="i:1", namespace="ns", kubeconfig="/etc/kc", context="c", side_image="s:1", service_account="jobs",
         priority_class="low", tolerations=(toleration,), start_within_s=90.0, checkpoints="claim", kueue_queue="q",
         pools=(KubePool(name="fast", selector={"gpu": "h100"}, model="H100", gpu_memory_mib=81920, resource="x/gpu"),),
@@ -35,7 +42,7 @@ def test_everything_that_is_written_is_taken() -> None:
 
 
 def test_no_checkpoints_may_be_said() -> None:
-    assert parse({"image": "i", "checkpoints": "none"}, "$.kube").checkpoints == ""
+    assert parse({"image": "i", "checkpoints": "none"}).checkpoints == ""
 
 
 @pytest.mark.parametrize(
@@ -71,4 +78,4 @@ def test_no_checkpoints_may_be_said() -> None:
 )
 def test_a_mistake_is_told_where_it_is(written: dict[str, object], where: str) -> None:
     with pytest.raises(Invalid, match=where):
-        parse(written, "$.kube")
+        parse(written)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import APART, ON_ONE_HOST, Accelerators, Resources
+from federator.wire.records import decode
 from federator_agent.core.lending import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.slurm import settings as settings_of
@@ -81,7 +82,9 @@ def test_instances_are_a_pool_of_parts_beside_whole_gpus() -> None:
 def test_the_site_may_call_a_part_as_it_likes() -> None:
     found = a_view(gpus={"a100_3g.20gb": GpuType("A100", 40960, 428)})
     assert pools(found)["all-a100_3g.20gb"] == ("A100", 2, 1, 428, 428)
-    parsed = settings_of.parse({"shared_dir": "/s", "gpus": {"x": "A100:40GB:0.428"}}, "$.slurm")
+    parsed = decode(
+        {"shared_dir": "/s", "gpus": {"x": "A100:40GB:0.428"}}, settings_of.SlurmSettings, "$.slurm"
+    )
     assert parsed.gpus["x"] == GpuType("A100", 38147, 428)
 
 
@@ -149,6 +152,8 @@ def test_slurm_is_asked_for_an_instance_as_for_a_gpu_of_its_type() -> None:
 
 def test_a_count_of_gpus_is_no_part() -> None:
     with pytest.raises(Invalid, match="is not one model of GPU"):
-        settings_of.parse({"shared_dir": "/s", "gpus": {"x": "A100:2"}}, "$.slurm")
-    assert settings_of.parse({"shared_dir": "/s", "shared": {"gpu": 2}}, "$.slurm").shared == {"gpu": 2}
+        decode({"shared_dir": "/s", "gpus": {"x": "A100:2"}}, settings_of.SlurmSettings, "$.slurm")
+    assert decode(
+        {"shared_dir": "/s", "shared": {"gpu": 2}}, settings_of.SlurmSettings, "$.slurm"
+    ).shared == {"gpu": 2}
     assert replace(SlurmSettings(shared_dir=Path("/s")), shared={}).shared == {}

@@ -6,7 +6,13 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.whose import Whose
-from federator_agent.slurm.settings import Account, GpuType, parse
+from federator.wire.records import decode
+from federator_agent.slurm.settings import Account, GpuType, SlurmSettings
+
+
+def parse(written: object) -> SlurmSettings:
+    return decode(written, SlurmSettings, "$.slurm")
+
 
 LEAST = {"shared_dir": "/shared/federator"}
 
@@ -24,8 +30,7 @@ def test_what_it_may_say() -> None:
             },
             "start_within": "5m",
             "conf": "/etc/slurm/slurm.conf",
-        },
-        "$.slurm",
+        }
     )
     assert settings.partitions == ("gpu", "cpu")
     assert settings.gpus["a100"] == GpuType("A100", 76294)
@@ -39,7 +44,7 @@ def test_whose_name_a_queue_goes_by() -> None:
         "research/vision/*": {"account": "vis"},
         "*": {"account": "rest"},
     }
-    settings = parse(LEAST | {"queues": queues}, "$.slurm")
+    settings = parse(LEAST | {"queues": queues})
     for queue, account in (
         ("research", "res"),
         ("research/text/small", "res"),
@@ -49,7 +54,7 @@ def test_whose_name_a_queue_goes_by() -> None:
         ("", "rest"),
     ):
         assert settings.account(Whose(queue)).account == account
-    assert parse(LEAST, "$.slurm").account(Whose("any")) == Account()
+    assert parse(LEAST).account(Whose("any")) == Account()
 
 
 @pytest.mark.parametrize(
@@ -71,7 +76,7 @@ def test_whose_name_a_queue_goes_by() -> None:
 def test_what_it_may_not(fields: dict[str, Any], where: str, words: str) -> None:
     value = {key: each for key, each in (LEAST | fields).items() if each is not None}
     with pytest.raises(Invalid) as refused:
-        parse(value, "$.slurm")
+        parse(value)
     assert refused.value.field == where
     assert words in refused.value.describe()
 
@@ -80,12 +85,12 @@ def test_an_owners_own_account_goes_before_that_of_his_queue() -> None:
     written = {
         "shared_dir": "/s", "users": {"ann@example.org": "ann"}, "queues": {"research/*": {"user": "res", "account": "lab"}},
     }  # fmt: skip
-    settings = parse(written, "$.slurm")
+    settings = parse(written)
     assert settings.account(Whose("research/x", "ann@example.org")) == Account(user="ann", account="lab")
     assert settings.account(Whose("research/x", "bob")).user == "res"
     assert settings.account(Whose("other", "ann@example.org")).user == "ann"
     assert settings.maps
-    assert not parse({"shared_dir": "/s", "queues": {"a": {"qos": "low"}}}, "$.slurm").maps
+    assert not parse({"shared_dir": "/s", "queues": {"a": {"qos": "low"}}}).maps
 
 
 @pytest.mark.parametrize("user", ["root", "0", "00"])
@@ -93,4 +98,4 @@ def test_an_owners_own_account_goes_before_that_of_his_queue() -> None:
 def test_nobodys_jobs_are_to_run_as_root(where: str, user: str) -> None:
     said = {"ann": user} if where == "users" else {"ann": {"user": user}}
     with pytest.raises(Invalid, match="do not run as root"):
-        parse({"shared_dir": "/s", where: said}, "$.slurm")
+        parse({"shared_dir": "/s", where: said})
