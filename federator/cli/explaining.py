@@ -1,12 +1,16 @@
 """`explain` and `preview`: why a job waits or ran where it did, site by site, and what would change that."""
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.jobs import JobFile, JobName, the_file
 from federator.cli.layout import NARROW, Column, table
 from federator.cli.output import Output, facts, show, show_data, status, width, within
@@ -16,6 +20,11 @@ from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.model.plans import Explanation, SiteReason
+from federator.wire.http import Preview
+
+if TYPE_CHECKING:
+    from federator.cli.jobfiles import WrittenJob
+    from federator.client import Verbs
 
 NAME_WIDTH = 24
 """On a narrow terminal a pool's name is so wide, at most."""
@@ -39,6 +48,7 @@ def preview(
     /,
     *,
     job_file: JobFile = None,
+    options: JobOptions = AS_WRITTEN,
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
@@ -51,9 +61,22 @@ def preview(
     """
     from federator.cli.jobfiles import read_one
 
-    job = read_one(the_file(file, job_file, "preview"))
-    with job.told_in_lines():
-        answer, now = ask(connection, lambda client: client.preview(job.document))
+    show_previews([read_one(the_file(file, job_file, "preview"), options)], output, connection)
+
+
+def show_previews(jobs: "Sequence[WrittenJob]", output: Output, connection: Connection) -> None:
+    """What would become of each."""
+    for job in jobs:
+        with job.told_in_lines():
+            answer, now = ask(connection, partial(_preview, job))
+        _show_preview(answer, now, output)
+
+
+async def _preview(job: "WrittenJob", client: "Verbs") -> Preview:
+    return await client.preview(job.document)
+
+
+def _show_preview(answer: Preview, now: float, output: Output) -> None:
     if output in ("json", "yaml"):
         show_data(answer, output)
         return

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from federator.cli.batch_scripts import is_script, read_script
+from federator.cli.job_options import JobOptions
 from federator.kernel.errors import Invalid, Permanent
 from federator.wire.faults import every_fault, in_lines, line_at, raise_all
 from federator.wire.jobfile import BLOB_PREFIX, read_job
 from federator.wire.jsontext import decode_json
 from federator.wire.named_files import read_text
-from federator.wire.yamltext import Document, read_documents
+from federator.wire.yamltext import Document, read_documents, write_document
 
 STDIN = Path("-")
 LINES = (".ndjson", ".jsonl")
@@ -34,6 +36,11 @@ class WrittenJob(NamedTuple):
     lines: Mapping[str, int] = {}
     """Of each value in it, by its path."""
     file: Path = STDIN
+
+    def text(self) -> str:
+        """The job file, as YAML."""
+        folder = {} if self.workdir is None else {"workdir": str(self.workdir)}
+        return write_document({**folder, **self.document})
 
     def where(self, field: str) -> str:
         """File and line where that field is written, or what would hold it."""
@@ -55,15 +62,18 @@ class WrittenJob(NamedTuple):
             raise type(error)(message, field=error.field, remedy=error.remedy) from None
 
 
-def read_jobs(path: Path) -> list[WrittenJob]:
-    """All jobs of a file. Raises `Invalid` with file and line, or an ExceptionGroup of all that is wrong."""
+def read_jobs(path: Path, options: JobOptions | None = None) -> list[WrittenJob]:
+    """All jobs of a file, each with the options over it; of a batch script, the job that it comes to. Raises `Invalid` with file and line, or an ExceptionGroup of all that is wrong."""
+    if options is not None:
+        options.check()
     text, folder = _read(path)
     jobs: list[WrittenJob] = []
-    documents, faults = _lines(text) if path.suffix in LINES else _documents(text)
+    documents, faults, notes = _read_documents(path, text)
     for document in documents:
         if document.value is not None:
             try:
-                jobs.append(checked(document, folder)._replace(file=path))
+                job = checked(_changed(document, options), folder)
+                jobs.append(job._replace(file=path, notes=(*notes, *job.notes)))
             except Permanent as fault:
                 faults.append(fault)
             except ExceptionGroup as group:
@@ -74,9 +84,28 @@ def read_jobs(path: Path) -> list[WrittenJob]:
     return jobs
 
 
-def read_one(path: Path) -> WrittenJob:
-    """The only job of a file."""
-    jobs = read_jobs(path)
+def _read_documents(path: Path, text: str) -> tuple[list[Document], list[Permanent], list[str]]:
+    """What is in it, what is wrong with it, and what of it is left out."""
+    if path.suffix in LINES:
+        return *_lines(text), []
+    if not is_script(path, text):
+        return *_documents(text), []
+    try:
+        document, notes = read_script(path, text)
+    except Permanent as fault:
+        return [], [fault], []
+    return [document], [], notes
+
+
+def _changed(document: Document, options: JobOptions | None) -> Document:
+    if options is None or not isinstance(document.value, dict):
+        return document
+    return document._replace(value=options.over(document.value))
+
+
+def read_one(path: Path, options: JobOptions | None = None) -> WrittenJob:
+    """The only job of a file, with the options over it."""
+    jobs = read_jobs(path, options)
     if len(jobs) != 1:
         raise Invalid(f"{_called(path)} holds {len(jobs)} jobs", remedy="name a file with one")
     return jobs[0]

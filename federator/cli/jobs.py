@@ -16,6 +16,7 @@ from federator.cli.columns import attempt_columns, event_columns
 from federator.cli.exits import EXITS, FAILED, USAGE
 from federator.cli.harmless import harmless
 from federator.cli.job_facts import job_facts
+from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.layout import table
 from federator.cli.listing import AS_IT_COMES, Listing, watched
 from federator.cli.output import (
@@ -81,25 +82,40 @@ def submit(
     /,
     *,
     job_file: JobFile = None,
+    options: JobOptions = AS_WRITTEN,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    to_yaml: Annotated[bool, Parameter(negative="")] = False,
     output: Output = "table",
     connection: Connection = HERE,
 ) -> int:
     """Submit the jobs of a file, and print their ids.
 
-    A file is YAML with one job per document, or NDJSON with one per line. A `workdir` in it is taken relative to the file, packed
-    (what .gitignore and .federatorignore exclude stays behind) and uploaded if the dispatcher does not have it yet.
+    A file is YAML with one job per document, NDJSON with one per line, or a batch script with `#SBATCH` or `#BSUB` lines. A `workdir` in it is
+    taken relative to the file, packed (what .gitignore and .federatorignore exclude stays behind) and uploaded if the dispatcher does not have
+    it yet. Options go before what the file says.
 
     Parameters
     ----------
     file:
         The job file; `-` for standard input.
+    dry_run:
+        Say what would become of it, as `federator preview` does.
+    to_yaml:
+        Print the job file that it comes to, and submit nothing.
     """
+    from federator.cli.explaining import show_previews
     from federator.cli.jobfiles import read_jobs
 
     path = the_file(file, job_file, "submit")
-    jobs = read_jobs(path)
+    jobs = read_jobs(path, options)
     for note in list(dict.fromkeys(note for job in jobs for note in job.notes))[:MANY]:
         print(f"note: {plain(note)}", file=sys.stderr)
+    if to_yaml:
+        print("---\n".join(job.text() for job in jobs), end="")
+        return 0
+    if dry_run:
+        show_previews(jobs, output, connection)
+        return 0
     submit_these = _submit_many if len(jobs) > 1 else _submit_one
     results, _ = ask(connection, lambda client: submit_these(client, jobs))
     return _show_submitted(results, output, jobs)

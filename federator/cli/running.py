@@ -10,8 +10,10 @@ from cyclopts import Parameter
 
 from federator.cli.arrays import names_array
 from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
+from federator.cli.explaining import show_previews
 from federator.cli.harmless import LogOutput
-from federator.cli.jobfiles import PLACEHOLDER
+from federator.cli.job_options import AS_WRITTEN, JobOptions
+from federator.cli.jobfiles import PLACEHOLDER, WrittenJob
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
 from federator.kernel.errors import FederatorError, Invalid
@@ -33,22 +35,10 @@ NO_FOLDER = Path("none")
 
 def run(
     *command: str,
-    gpus: str | None = None,
-    nodes: int | None = None,
-    min_nodes: int | None = None,
-    max_nodes: int | None = None,
-    cpus: float | None = None,
-    memory: str | None = None,
-    env: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    options: JobOptions = AS_WRITTEN,
     workdir: Path | None = None,
-    outputs: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
-    name: str | None = None,
-    queue: str | None = None,
-    priority: int | None = None,
-    deadline: str | None = None,
-    max_duration: str | None = None,
-    max_cost: str | None = None,
     detach: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
     quiet: Annotated[bool, Parameter(name=("-q", "--quiet"), negative="")] = False,
     connection: Connection = HERE,
 ) -> int:
@@ -62,78 +52,32 @@ def run(
     ----------
     command:
         What to run, after `--`.
-    gpus:
-        GPUs per node: 4, A100:4, A100:80GB:4, A100|H100:4, or a range as A100:1..8.
-    nodes:
-        Nodes of a gang, which start together.
-    min_nodes:
-        It may run on fewer.
-    max_nodes:
-        It may run on more.
-    cpus:
-        CPU cores per node.
-    memory:
-        Memory per node, such as 64GiB.
-    env:
-        NAME=VALUE for its environment; may be given several times.
     workdir:
         Folder to take along.
-    outputs:
-        Files to collect at the end, such as 'results/**'; fetch them with `federator download`.
-    name:
-        Name of the job; else that of the program.
-    queue:
-        Path of the queue; else your default one.
-    priority:
-        0 to 100.
-    deadline:
-        When it should be done, such as 2026-12-01T08:00:00Z.
-    max_duration:
-        Killed after this, such as 4h.
-    max_cost:
-        What it may cost at most, such as '40 USD'.
     detach:
         Print the job's id and return at once.
+    dry_run:
+        Say what would become of it, as `federator preview` does.
     quiet:
         Say nothing about the job's progress.
     """
-    document = _without_empty(
-        command=list(command),
-        resources=_without_empty(gpus=gpus, cpus=cpus, memory=memory),
-        nodes=nodes,
-        min_nodes=min_nodes,
-        max_nodes=max_nodes,
-        env=dict(_assignment(word) for word in env),
-        outputs=list(outputs),
-        name=name,
-        queue=queue,
-        priority=priority,
-        deadline=deadline,
-        max_duration=max_duration,
-        max_cost=max_cost,
-    )
     if not command:
         raise Invalid(
             "nothing to run",
             field="COMMAND",
             remedy="write it after --, as in federator run -- python train.py",
         )
+    if options.array and not (detach or dry_run):
+        raise Invalid("run follows one job", field="--array", remedy="add --detach, or submit a job file")
+    document = {"command": list(command), **options.fields()}
     folder = _folder(workdir, command)
     request = read_job({**document, **({"workdir": PLACEHOLDER} if folder else {})}, now=0.0)
+    if dry_run:
+        show_previews([WrittenJob(document, folder)], "table", connection)
+        return 0
     return asyncio.run(
         _run(connection, document, folder, nodes=request.spec.nodes, detach=detach, quiet=quiet)
     )
-
-
-def _without_empty(**fields: object) -> dict[str, object]:
-    return {key: value for key, value in fields.items() if value not in (None, [], {})}
-
-
-def _assignment(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals:
-        raise Invalid(f"{word!r} gives no value", field="--env", remedy="write NAME=VALUE")
-    return name, value
 
 
 def _folder(workdir: Path | None, command: tuple[str, ...]) -> Path | None:
@@ -164,7 +108,7 @@ async def _run(
         submitted = await client.submit(document, workdir=folder)
         job = submitted.jobs[0]
         if detach:
-            print(job)
+            print("\n".join(submitted.jobs))
             return 0
         client.transport.patience_s = LONG_PATIENCE_S
         watched = _Watched(client, job, nodes=nodes, quiet=quiet)

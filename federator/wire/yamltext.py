@@ -56,12 +56,20 @@ _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C is twenty times as fast; where it is missing, a thread is kept busy for longer."""
 
 
+_STR_TAG = "tag:yaml.org,2002:str"
+
+
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Quotes each text that YAML 1.1 or 1.2 would read as something else; writes no anchors."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML asks of each value
         """Whether a value that comes again is written again."""
         return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Several lines as they are, below a `|`, where YAML can have them so."""
+    return dumper.represent_scalar(_STR_TAG, text, style="|" if "\n" in text else None)
 
 
 class _Numbers:
@@ -72,8 +80,8 @@ class _Numbers:
         return bool(_INT.fullmatch(text) or _FLOAT.fullmatch(text))
 
 
+_Dumper.add_representer(str, _text)
 _Dumper.add_implicit_resolver("number", _Numbers(), list("-+.0123456789"))
-_STR_TAG = "tag:yaml.org,2002:str"
 
 
 class Document(NamedTuple):

@@ -1,0 +1,100 @@
+"""Options that say what a job is go before what its file says, the same for `submit`, `preview` and `run`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from federator.wire.http import Preview, Submitted
+from federator.wire.yamltext import read_document
+from tests.support.fake_dispatcher import FakeDispatcher
+from tests.unit.cli.conftest import Command
+from tests.unit.cli.test_commands import explanation
+
+FILE = "run: x\nenv: {A: '1', B: '2'}\nresources: {gpus: 2, cpus: 4}\nfinish_within: 2h\npriority: 10\n"
+
+
+@pytest.fixture
+def job_yaml(tmp_path: Path) -> str:
+    (tmp_path / "job.yaml").write_text(FILE)
+    return str(tmp_path / "job.yaml")
+
+
+def test_options_go_before_what_the_file_says(
+    federator: Command, fake: FakeDispatcher, job_yaml: str
+) -> None:
+    fake.answer("POST /v1/jobs", Submitted(("job-1",), "x"), 201)
+    words = (
+        "--gpus",
+        "8",
+        "--deadline",
+        "2099-12-01T08:00:00Z",
+        "--env",
+        "B=3",
+        "--after",
+        "any:y",
+        "--array",
+        "0-9%2",
+    )
+    assert federator("submit", "-f", job_yaml, *words).code == 0
+    assert json.loads(fake.heard[0].body) == {
+        "run": "x",
+        "env": {"A": "1", "B": "3"},
+        "resources": {"gpus": "8", "cpus": 4},
+        "deadline": "2099-12-01T08:00:00Z",
+        "priority": 10,
+        "after": {"any": ["y"]},
+        "array": "0-9%2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--priority", "800"), "$.priority: cannot be 800"),
+        (("--deadline", "25:99"), "--deadline: '25:99' is not an instant"),
+        (("--env", "A"), "--env: 'A' gives no value"),
+        (("--after", "when:y"), "when"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_before_anything_is_sent(
+    federator: Command, fake: FakeDispatcher, job_yaml: str, words: tuple[str, ...], said: str
+) -> None:
+    ran = federator("submit", job_yaml, *words)
+    assert ran.code == 2
+    assert said in ran.err
+    assert not fake.heard
+
+
+def test_to_yaml_prints_the_job_file_and_submits_nothing(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.sbatch"
+    script.write_text("#!/bin/bash\n#SBATCH -G 2 -p gpu\nset -e\npython -m train\n")
+    ran = federator("submit", str(script), "--to-yaml", "--name", "mine")
+    assert "note: line 2: --partition is left out" in ran.err
+    assert read_document(ran.out).value == {
+        "name": "mine",
+        "resources": {"gpus": 2},
+        "command": ["bash", "-c", "set -e\npython -m train\n"],
+    }
+    assert "- |\n  set -e\n  python -m train\n" in ran.out
+    assert not fake.heard
+
+
+def test_a_dry_run_is_a_preview(federator: Command, fake: FakeDispatcher, job_yaml: str) -> None:
+    fake.answer("POST /v1/preview", Preview("x", "research", explanation(), 1.5))
+    for words in (
+        ("submit", job_yaml, "--dry-run"),
+        ("preview", job_yaml, "--gpus", "8"),
+        ("run", "--dry-run", "--", "ls"),
+    ):
+        assert "Nothing was submitted." in federator(*words).out
+    assert [heard.path for heard in fake.heard] == ["/v1/preview"] * 3
+    assert json.loads(fake.heard[1].body)["resources"] == {"gpus": "8", "cpus": 4}
+
+
+def test_run_follows_one_job(federator: Command, fake: FakeDispatcher) -> None:
+    assert "--array: run follows one job" in federator("run", "--array", "0-9", "--", "ls").err
+    fake.answer("POST /v1/jobs", Submitted(("job-1", "job-2"), "ls"), 201)
+    assert federator("run", "--array", "0-1", "--detach", "--", "ls").out == "job-1\njob-2\n"
