@@ -27,16 +27,16 @@ import msgspec
 from aiohttp import web
 
 from federator.api.certificate import Certificate
-from federator.api.listening import make_connections, serving
+from federator.api.listener import make_connections, serving
 from federator.api.server import build_app
 from federator.api.standby import build_standby
 from federator.assembly import Core, assemble
-from federator.control.governing.desk import Compiled
-from federator.control.governing.user_data import user_data
+from federator.control.administration.policy_service import Compiled
+from federator.control.administration.user_data import user_data
+from federator.control.maintenance.reconciliation import FLAG as RECONCILING
 from federator.control.record.leadership import ALIVE_KEY, LedProvider, Reign
 from federator.control.record.records import Flag, row_key
-from federator.control.record.signing import Signer
-from federator.control.upkeep.reconciling import FLAG as RECONCILING
+from federator.control.record.signer import Signer
 from federator.couriers import courier_of_alerts, courier_to
 from federator.exporting.address import Address, read_address
 from federator.exporting.files import FileTarget

@@ -9,44 +9,44 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from federator.control.governing.admission import Admission
-from federator.control.governing.authority import AuthorityInForce
-from federator.control.governing.desk import Compile, PolicyDesk
-from federator.control.governing.signing_in import SignIn
-from federator.control.governing.sites import Sites
-from federator.control.governing.visibility import Visibility
+from federator.control.administration.admission import Admission
+from federator.control.administration.authority import AuthorityInForce
+from federator.control.administration.policy_service import Compile, PolicyService
+from federator.control.administration.sign_in import SignIn
+from federator.control.administration.sites import Sites
+from federator.control.administration.visibility import Visibility
+from federator.control.leases.executor import Executor, UserData
+from federator.control.leases.rented_sites import check_rented_sites, rented_sites
+from federator.control.maintenance.ledger_export import LedgerExport
+from federator.control.maintenance.reconciliation import Reconciliation
+from federator.control.maintenance.retention import Retention
+from federator.control.maintenance.sweeper import Sweeper
+from federator.control.queries.alerts import Alerts
+from federator.control.queries.expectations import Expectations
+from federator.control.queries.explanations import Explainer
+from federator.control.queries.notifications import Notifications, Reach
+from federator.control.queries.recorded_load import Recorded
+from federator.control.queries.views import Views
 from federator.control.record.chain import Chain
 from federator.control.record.decisions import DecisionLog
+from federator.control.record.event_writer import EventWriter
 from federator.control.record.leadership import Reign
 from federator.control.record.records import Records
-from federator.control.record.scribe import Scribe
 from federator.control.record.shares import Shares
-from federator.control.record.signing import Signer
-from federator.control.renting.executor import Executor, UserData
-from federator.control.renting.rented_sites import check_rented_sites, rented_sites
+from federator.control.record.signer import Signer
 from federator.control.reports.fencing import Fences
 from federator.control.reports.history import History
 from federator.control.reports.inventory import Inventory
-from federator.control.reports.progress import Progress
-from federator.control.showing.alerts import Alerts
-from federator.control.showing.expectations import Expectations
-from federator.control.showing.explanations import Explainer
-from federator.control.showing.notifications import Notifications, Reach
-from federator.control.showing.recorded import Recorded
-from federator.control.showing.views import Views
-from federator.control.submitting.acceptance import Acceptance
-from federator.control.submitting.intake import Intake
-from federator.control.submitting.series import SeriesDesk
-from federator.control.submitting.series_runs import SeriesRuns
+from federator.control.reports.statuses import StatusHandler
+from federator.control.submission.acceptance import Acceptance
+from federator.control.submission.intake import Intake
+from federator.control.submission.series import SeriesDesk
+from federator.control.submission.series_runs import SeriesRuns
 from federator.control.turns.committer import Committer
 from federator.control.turns.lookouts import Certificates, Lookouts
 from federator.control.turns.observation import Observer
 from federator.control.turns.set_aside import SetAside
 from federator.control.turns.turn import Turn
-from federator.control.upkeep.ledger_export import LedgerExport
-from federator.control.upkeep.reconciling import Reconciliation
-from federator.control.upkeep.retention import Retention
-from federator.control.upkeep.sweeper import Sweeper
 from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
@@ -72,10 +72,10 @@ class Core:
     intake: Intake
     series: SeriesDesk
     series_runs: SeriesRuns
-    progress: Progress
+    progress: StatusHandler
     sites: Sites
     views: Views
-    desk: PolicyDesk
+    policy_service: PolicyService
     admission: Admission
     authority: AuthorityInForce
     visibility: Visibility
@@ -202,11 +202,12 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
 ) -> Core:
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
-    records, scribe = Records(store), Scribe(clock, ids)
+    records, writer = Records(store), EventWriter(clock, ids)
     history = History(corrects=settings.turn.learn)
     inventory = Inventory(clock, settings.link, settings.limits)
-    observer = _observer(settings, records, inventory, history, clock, SetAside(records, scribe))
-    progress, decisions = Progress(records, scribe, history), DecisionLog(records, settings.retention, solver)
+    observer = _observer(settings, records, inventory, history, clock, SetAside(records, writer))
+    progress = StatusHandler(records, writer, history)
+    decisions = DecisionLog(records, settings.retention, solver)
     chain = Chain(records, clock, signer or Signer())
     exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
     shares = Shares(records.held_counts, settings.limits)
@@ -215,17 +216,17 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     visibility = Visibility(records, authority, by_team=settings.visibility.jobs == "team")
     notifications = Notifications(records, clock, settings.notifications, reach)
     acceptance = Acceptance(
-        records, scribe, blobs, settings.limits, retention, shares, visibility, notifications.reachable
+        records, writer, blobs, settings.limits, retention, shares, visibility, notifications.reachable
     )
     admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
     absent_s = settings.oidc.absent_s if settings.oidc is not None else None
-    turn = _turn(settings, records, observer, scribe, solver, decisions, ids)
-    series = SeriesDesk(records, scribe, acceptance, settings.limits, shares, visibility, absent_s)
-    intake = Intake(records, scribe, acceptance, series)
+    turn = _turn(settings, records, observer, writer, solver, decisions, ids)
+    series = SeriesDesk(records, writer, acceptance, settings.limits, shares, visibility, absent_s)
+    intake = Intake(records, writer, acceptance, series)
     expectations = Expectations(records, observer.jobs, clock)
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
-    executor = _executor(settings, records, scribe, inventory, progress, providers, user_data(admission))
-    reconciliation = Reconciliation(records, scribe, inventory, progress, providers, settings.federation)
+    executor = _executor(settings, records, writer, inventory, progress, providers, user_data(admission))
+    reconciliation = Reconciliation(records, writer, inventory, progress, providers, settings.federation)
     return Core(
         settings=settings,
         clock=clock,
@@ -237,13 +238,13 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         inventory=inventory,
         intake=intake,
         series=series,
-        series_runs=SeriesRuns(records, scribe, acceptance, intake, absent_s),
+        series_runs=SeriesRuns(records, writer, acceptance, intake, absent_s),
         progress=progress,
-        sites=Sites(records, scribe, inventory, progress),
+        sites=Sites(records, writer, inventory, progress),
         views=_views(
-            settings, records, inventory, observer, turn, explainer, expectations, scribe, series, visibility
+            settings, records, inventory, observer, turn, explainer, expectations, writer, series, visibility
         ),
-        desk=PolicyDesk(records, scribe, compile_policies),
+        policy_service=PolicyService(records, writer, compile_policies),
         admission=admission,
         authority=authority,
         visibility=visibility,
@@ -253,8 +254,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         executor=executor,
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
-        sweeper=_sweeper(settings, records, scribe, inventory, providers, retention),
-        alerts=_alerts(settings, records, scribe, turn, chain, exports, courier),
+        sweeper=_sweeper(settings, records, writer, inventory, providers, retention),
+        alerts=_alerts(settings, records, writer, turn, chain, exports, courier),
         notifications=notifications,
         solver=solver,
         lookouts=Lookouts(observer, lookout),
@@ -271,7 +272,7 @@ def _turn(
     settings: Settings,
     records: Records,
     observer: Observer,
-    scribe: Scribe,
+    event_writer: EventWriter,
     solver: Solver,
     decisions: DecisionLog,
     ids: IdSource,
@@ -279,11 +280,11 @@ def _turn(
     return Turn(
         records=records,
         observer=observer,
-        committer=Committer(records, observer, scribe),
-        scribe=scribe,
+        committer=Committer(records, observer, event_writer),
+        event_writer=event_writer,
         solver=solver,
         decisions=decisions,
-        clock=scribe.clock,
+        clock=event_writer.clock,
         ids=ids,
         settings=settings.turn,
     )
@@ -292,7 +293,7 @@ def _turn(
 def _alerts(
     settings: Settings,
     records: Records,
-    scribe: Scribe,
+    event_writer: EventWriter,
     turn: Turn,
     chain: Chain,
     exports: tuple[LedgerExport, ...],
@@ -300,7 +301,7 @@ def _alerts(
 ) -> Alerts:
     return Alerts(
         records=records,
-        scribe=scribe,
+        event_writer=event_writer,
         turn=turn,
         settings=settings.alerts,
         chain=chain,
@@ -356,7 +357,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
     turn: Turn,
     explainer: Explainer,
     expectations: Expectations,
-    scribe: Scribe,
+    event_writer: EventWriter,
     series: SeriesDesk,
     visibility: Visibility,
 ) -> Views:
@@ -367,7 +368,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
         turn=turn,
         explainer=explainer,
         expectations=expectations,
-        scribe=scribe,
+        event_writer=event_writer,
         series=series,
         visibility=visibility,
         providers=settings.providers,
@@ -377,15 +378,15 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
 def _executor(
     settings: Settings,
     records: Records,
-    scribe: Scribe,
+    event_writer: EventWriter,
     inventory: Inventory,
-    progress: Progress,
+    progress: StatusHandler,
     providers: dict[str, Provider],
     user_data: UserData,
 ) -> Executor:
     return Executor(
         records=records,
-        scribe=scribe,
+        event_writer=event_writer,
         inventory=inventory,
         progress=progress,
         providers=providers,
@@ -398,14 +399,14 @@ def _executor(
 def _sweeper(
     settings: Settings,
     records: Records,
-    scribe: Scribe,
+    event_writer: EventWriter,
     inventory: Inventory,
     providers: dict[str, Provider],
     retention: Retention,
 ) -> Sweeper:
     return Sweeper(
         records=records,
-        scribe=scribe,
+        event_writer=event_writer,
         inventory=inventory,
         providers=providers,
         federation=settings.federation,

@@ -15,7 +15,7 @@ import msgspec
 from federator.exporting.address import read_address
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
-from federator.kernel.way import Way, is_loopback
+from federator.kernel.route import Way, is_loopback
 from federator.model.identity import Role, read_role
 from federator.settings import (
     LedgerSettings,

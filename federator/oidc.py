@@ -20,7 +20,7 @@ from joserfc.errors import JoseError
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, Unauthenticated, Unavailable
-from federator.kernel.way import Way, is_loopback
+from federator.kernel.route import Way, is_loopback
 from federator.settings import OidcSettings
 from federator.wire.jsontext import read
 

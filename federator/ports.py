@@ -112,7 +112,7 @@ class Usage(msgspec.Struct, frozen=True):
         return sum(self.logs.values())
 
 
-class Draft(Protocol):
+class BlobUpload(Protocol):
     """Bytes on their way into `Blobs`, of which nobody sees anything before they are kept. Calls may block on disk, one at a time."""
 
     @property
@@ -149,7 +149,7 @@ class Blobs(Protocol):
         """Keep the bytes durably and return their hash; keeping them twice is the same as once."""
         ...
 
-    def draft(self) -> Draft:
+    def draft(self) -> BlobUpload:
         """Begin to keep bytes that come in parts: what is too large to be held in memory."""
         ...
 

@@ -16,14 +16,14 @@ from pathlib import Path, PurePosixPath
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_bytes
 from federator.kernel.tars import MAX_BYTES, members
-from federator_agent import clearing
+from federator_agent import job_folders
 from federator_agent.globs import matching
-from federator_agent.opening import opened
+from federator_agent.safe_open import opened
 
 
 def unpack(archive: Path, target: Path, *, limited: bool = True) -> None:
     """Unpack a gzipped tar into a directory that is made anew. Raises `Invalid` for an archive that is not harmless, or too large unless not `limited`."""
-    clearing.remove(target)
+    job_folders.remove(target)
     target.mkdir(parents=True)
     try:
         with archive.open("rb") as file:
@@ -47,9 +47,9 @@ def _inside(name: str, member: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
         raise Invalid(f"the work directory's archive has a member that leads outside: {member[:200]!r}")
-    if len(path.parts) > clearing.MOST_LEVELS:
+    if len(path.parts) > job_folders.MOST_LEVELS:
         raise Invalid(
-            f"the work directory's archive nests folders more than {clearing.MOST_LEVELS} deep: {member[:200]!r}",
+            f"the work directory's archive nests folders more than {job_folders.MOST_LEVELS} deep: {member[:200]!r}",
             remedy="nest them less",
         )
     return path
@@ -139,7 +139,7 @@ def _held(work: Path) -> int | None:
 
 def _names(held: int, patterns: tuple[str, ...]) -> list[str]:
     root = Path(f"/proc/self/fd/{held}").readlink()
-    names = (str(level.path / file) for level in clearing.walk(root) for file in level.files)
+    names = (str(level.path / file) for level in job_folders.walk(root) for file in level.files)
     return [name for name in matching(names, patterns) if _is_inside(root, Path(name))]
 
 

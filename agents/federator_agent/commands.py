@@ -17,16 +17,16 @@ import msgspec
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
 from federator.kernel.quantities import format_instant, format_mib
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator.retry import Backoff
 from federator.wire.link import JoinRequest
-from federator_agent import clearing, excerpts, images, nvml
+from federator_agent import excerpts, images, job_folders, nvml
 from federator_agent.config import AgentSettings, load
-from federator_agent.core.lending import lent_hosts
+from federator_agent.core.lent_capacity import lent_hosts
 from federator_agent.core.state import Phase, State, restore
+from federator_agent.enrollment import change_key, reason
+from federator_agent.enrollment import join as join_dispatcher
 from federator_agent.home import settle
-from federator_agent.joining import change_key, reason
-from federator_agent.joining import join as join_dispatcher
 from federator_agent.keys import Keys, public
 from federator_agent.kube import checks as kube_checks
 from federator_agent.local.confinement import Launch, be_untraceable, keep_descriptors
@@ -279,7 +279,7 @@ def _check_shim(settings: AgentSettings) -> str:
     except (OSError, TimeoutError) as error:
         return f"a process cannot be started: {error}"
     finally:
-        clearing.remove(directory)
+        job_folders.remove(directory)
     if code != _CHECK_CODE:
         return f"a process that exits with {_CHECK_CODE} was seen to exit with {code}; is util-linux (setsid) installed?"
     return f"ok    processes can be started and followed, state in {settings.state_dir}"

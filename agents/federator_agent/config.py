@@ -15,7 +15,7 @@ from federator.model.sites import SiteKind
 from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
-from federator_agent.core.lending import HostPool, Site, is_of, with_shares
+from federator_agent.core.lent_capacity import HostPool, Site, is_of, with_shares
 from federator_agent.data.allowed import Allowed, allowed_of
 from federator_agent.images import Images, images_of
 from federator_agent.kube.settings import KubeSettings

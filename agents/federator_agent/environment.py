@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from federator.model.jobs import WHOLE_MILLI, JobSpec
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
 
 

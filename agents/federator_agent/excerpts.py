@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from federator_agent import opening
+from federator_agent import safe_open
 
 MOST_BYTES = 2**28
 """Kept of a file for which nobody has named another length."""
@@ -28,7 +28,7 @@ _UNABLE = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV}
 """What a file system without holes answers."""
 
 
-class Kept(NamedTuple):
+class KeptBytes(NamedTuple):
     """Which bytes of a file are kept: those before `head`, and those from `rest` on."""
 
     head: int
@@ -47,7 +47,7 @@ class Excerpt:
         self._hole = MOST_BYTES << 32
         """Where a hole has been seen to begin: after a change of `most` it may be before the head's end."""
 
-        self._last = Kept(0, 0)
+        self._last = KeptBytes(0, 0)
         """As the last chunk was taken."""
 
     def place(self, at: int) -> int:
@@ -58,14 +58,14 @@ class Excerpt:
         """How long the text is for now, in bytes. Raises `OSError`."""
         if not self.over:
             return min(self.path.stat().st_size, self._head, self._hole)
-        with opening.opened(self.root, self.path) as file:
+        with safe_open.opened(self.root, self.path) as file:
             size = file.seek(0, os.SEEK_END)
             kept = self._kept(file, size)
         return size - (kept.rest - kept.head)
 
     def chunk(self, at: int) -> bytes:
         """The next part of the text. Raises `FileNotFoundError` for what is not a regular file, and `OSError`."""
-        with opening.opened(self.root, self.path) as file:
+        with safe_open.opened(self.root, self.path) as file:
             size = file.seek(0, os.SEEK_END)
             head, rest = self._last = self._kept(file, size)
             if at < head:
@@ -85,7 +85,7 @@ class Excerpt:
         """Give back what lies on the disk between beginning and end. Raises `OSError`: with `EOPNOTSUPP` where the file system cannot."""
         if self.path.stat().st_blocks * BLOCK_BYTES <= self.most + SLACK_BYTES:
             return
-        with opening.opened(self.root, self.path, writable=True) as file:
+        with safe_open.opened(self.root, self.path, writable=True) as file:
             found = os.fstat(file.fileno())
             # A second name may be that of a file of somebody else.
             if found.st_nlink != 1:
@@ -95,7 +95,7 @@ class Excerpt:
             if begin < end:
                 punch(file.fileno(), begin, end - begin)
 
-    def _kept(self, file: BinaryIO, size: int) -> Kept:
+    def _kept(self, file: BinaryIO, size: int) -> KeptBytes:
         """Of a file of this length, its hole counted."""
         head, rest = (size, 0) if size <= self.most else (self._head, size - (self.most - self._head))
         if not self.over:
@@ -104,7 +104,7 @@ class Excerpt:
         if hole < size:
             self._hole = hole
             head, rest = min(head, hole), max(rest, _data_from(file, hole, size))
-        return Kept(head, max(head, rest))
+        return KeptBytes(head, max(head, rest))
 
     @property
     def _head(self) -> int:

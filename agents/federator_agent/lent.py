@@ -10,7 +10,7 @@ from federator.kernel.errors import Invalid
 from federator.wire import fields
 from federator.wire.every import Zone
 from federator.wire.nearest import nearest
-from federator_agent.core.lending import Hours, Lending
+from federator_agent.core.lent_capacity import Hours, Lending
 from federator_agent.whose import Names
 
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]|24):([0-5]\d)")

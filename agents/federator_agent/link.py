@@ -22,7 +22,7 @@ import msgspec
 
 from federator import __version__
 from federator.kernel.errors import FederatorError, Invalid, Transient, Unauthenticated, Unavailable
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator.retry import retried
 from federator.wire.jsontext import read
 from federator.wire.link import (
@@ -47,8 +47,8 @@ from federator.wire.link import (
     encode,
 )
 from federator.wire.log_times import TIMES_HEADER, LogTime, times_text
-from federator_agent.dialling import DIALLING, TRANSFERS, Addresses
-from federator_agent.joining import change_key, raise_for, reason
+from federator_agent.dialer import DIALLING, TRANSFERS, Addresses
+from federator_agent.enrollment import change_key, raise_for, reason
 from federator_agent.keys import Keys
 from federator_agent.spool import Identity
 

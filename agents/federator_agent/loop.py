@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 
 from federator.kernel.clock import Clock, parse_clock
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator.wire.link import Desired, DesiredAck, Heard, Report, StatusAck, Statuses, Welcome
 from federator_agent import metadata
 from federator_agent.config import AgentSettings
@@ -22,7 +22,7 @@ from federator_agent.core import instructions as do
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, RecordChange, State, restore, whole
 from federator_agent.data.carrier import Carrier
-from federator_agent.hands import Hands
+from federator_agent.executor import InstructionExecutor
 from federator_agent.home import place
 from federator_agent.keys import Keys
 from federator_agent.link import Bulk, Link
@@ -71,7 +71,7 @@ class Agent:
         home, name = place(settings.state_dir), self._kind.name
         keys = Keys(spool.directory, settings.host_key)
         self._link = Link(identity, keys, way, traces.boot_id(), self, home, name)
-        self._hands: Hands
+        self._hands: InstructionExecutor
 
     # What the link tells -------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Agent:
                 secrets=self._settings.secrets,
                 confinement=self._confinement,
             )
-            self._hands = Hands(around, runtime(self._settings, around))
+            self._hands = InstructionExecutor(around, runtime(self._settings, around))
             try:
                 self._begin()
                 self._tasks.spawn(self._devices.watch(self.tell))

@@ -13,7 +13,7 @@ from federator_agent.runtime import Runtime, Surroundings
 from federator_agent.slurm.runtime import SlurmRuntime
 
 
-class Kind(NamedTuple):
+class RuntimeKind(NamedTuple):
     """What is to be known of a runtime before there is one."""
 
     name: str
@@ -25,13 +25,13 @@ class Kind(NamedTuple):
     """Whether work goes on when this host does not."""
 
 
-def kind(settings: AgentSettings) -> Kind:
+def kind(settings: AgentSettings) -> RuntimeKind:
     """Which one it is."""
     if settings.kube is not None:
-        return Kind("kube", boot_id="kube")
+        return RuntimeKind("kube", boot_id="kube")
     if settings.slurm is not None:
-        return Kind("slurm", boot_id="slurm")
-    return Kind("local", traces.boot_id(), self_fencing=SELF_FENCING, outlives=False)
+        return RuntimeKind("slurm", boot_id="slurm")
+    return RuntimeKind("local", traces.boot_id(), self_fencing=SELF_FENCING, outlives=False)
 
 
 def abilities(settings: AgentSettings) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
-from federator.kernel.way import PEM
+from federator.kernel.route import PEM
 from federator.model.sites import SiteKind
 from federator.wire import fields
 from federator.wire.accelerators import Model

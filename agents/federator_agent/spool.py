@@ -16,7 +16,7 @@ import msgspec
 from federator.kernel.errors import Damaged, Invalid
 from federator.model.jobs import JobSpec
 from federator.wire.jsontext import Reader, read
-from federator_agent import clearing
+from federator_agent import job_folders
 from federator_agent.core.state import Change
 
 KEEP_CHECKPOINTS_S = 30 * 86400.0
@@ -73,7 +73,7 @@ def _last_touched(directory: Path) -> float:
     """The newest real time of change of a directory or of anything in it. What is being removed just now counts as just touched."""
     try:
         newest = directory.lstat().st_mtime
-        for level in clearing.walk(directory):
+        for level in job_folders.walk(directory):
             for name in (*level.folders, *level.files):
                 newest = max(newest, os.stat(name, dir_fd=level.at, follow_symlinks=False).st_mtime)
     except FileNotFoundError:
@@ -204,7 +204,7 @@ class Spool:
         """Remove the checkpoints of jobs that have nothing here and that nobody has touched for long."""
         for path in self.checkpoints.glob("*"):
             if path.name not in needed and _last_touched(path) < time.time() - KEEP_CHECKPOINTS_S:
-                clearing.remove(path)
+                job_folders.remove(path)
 
     @property
     def paused(self) -> bool:

@@ -21,7 +21,7 @@ from federator.kernel.errors import FederatorError, Permanent
 from federator.kernel.ids import content_hash
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent import archives, clearing
+from federator_agent import archives, job_folders
 from federator_agent.environment import lasting_environment
 from federator_agent.excerpts import Excerpt
 from federator_agent.link import Bulk
@@ -71,10 +71,10 @@ class Staging:
             if not (directory / "done").exists():
                 traces.kill_all(directory, spare=None)
                 cgroups.clear(cgroups.of(directory))
-                clearing.remove(directory)
+                job_folders.remove(directory)
         for parent in (self._setups, self._blobs):
             for path in sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEEP_SETUPS]:
-                clearing.remove(path) if path.is_dir() else path.unlink()
+                job_folders.remove(path) if path.is_dir() else path.unlink()
 
     async def prepare(
         self,
@@ -199,7 +199,7 @@ class Staging:
 
 
 def _make_empty(directory: Path) -> None:
-    clearing.remove(directory)
+    job_folders.remove(directory)
     directory.mkdir(parents=True)
 
 
@@ -232,7 +232,7 @@ def _note(log_file: Path, data: bytes) -> None:
 
 async def _copy_tree(tree: Path, work: Path) -> None:
     """A copy of its own for each placement; shared blocks where the file system can."""
-    clearing.remove(work)
+    job_folders.remove(work)
     copy = await asyncio.create_subprocess_exec("cp", "-a", "--reflink=auto", "--", str(tree), str(work))
     if await copy.wait() != 0:
         raise OSError(f"copying {tree} failed")

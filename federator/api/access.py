@@ -7,7 +7,7 @@ from aiohttp import web
 
 from federator.api.exchange import Call, read_query, refuse_coding, refuse_repeated
 from federator.api.feeds import Feeds
-from federator.api.listening import connection_of
+from federator.api.listener import connection_of
 from federator.api.scopes import scope_of
 from federator.api.table import Gate, Route
 from federator.assembly import Core

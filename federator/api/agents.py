@@ -12,7 +12,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from federator.api.access import bearer
 from federator.api.attempts import log_name
 from federator.api.exchange import JSON, MIB, Call
-from federator.api.listening import connection_of
+from federator.api.listener import connection_of
 from federator.api.log_offsets import keep_times
 from federator.api.problems import note_refusal
 from federator.control.record.leadership import Reign

@@ -25,7 +25,7 @@ log = get_logger("connections")
 
 
 @dataclass(frozen=True)
-class Places:
+class ConnectionLimit:
     """How many connections there may be."""
 
     most: int
@@ -34,11 +34,11 @@ class Places:
     each_caller: int
 
 
-def places(settings: ConnectionSettings, descriptors: int) -> Places:
+def places(settings: ConnectionSettings, descriptors: int) -> ConnectionLimit:
     """What the settings say, and what follows from the number of files that the process may open where they are silent."""
     most = settings.most or max(LEAST, descriptors - min(RESERVED, descriptors // 4))
     eighth = max(LEAST, most // 8)
-    return Places(
+    return ConnectionLimit(
         most,
         strangers=settings.strangers or max(LEAST, most // 2),
         each_address=settings.strangers_each or eighth,

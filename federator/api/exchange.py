@@ -15,13 +15,13 @@ from federator.api.feeds import Feeds
 from federator.api.problems import STARTED, TooSlow, WrongContentType
 from federator.api.transfers import TRANSFERS
 from federator.assembly import Core
-from federator.control.governing.visibility import Sight
+from federator.control.administration.visibility import Sight
 from federator.hub import Session
 from federator.kernel.errors import Invalid, TooLarge
 from federator.model.identity import Caller
 from federator.model.jobs import Job
 from federator.model.rights import Relation
-from federator.ports import Draft
+from federator.ports import BlobUpload
 from federator.wire.jsontext import decode_json
 from federator.wire.link import SITE_HEADER
 from federator.wire.records import decode
@@ -158,7 +158,7 @@ class Call:
             raise Invalid(f"the body is broken: {error}", field="$") from None
 
     @asynccontextmanager
-    async def archive(self, may_go_on: Callable[[], None] = lambda: None) -> AsyncIterator[Draft]:
+    async def archive(self, may_go_on: Callable[[], None] = lambda: None) -> AsyncIterator[BlobUpload]:
         """The body as a gzipped tar, by its first bytes, on disk as it comes; the caller keeps it, or it is forgotten. `may_go_on` raises when no more is to be written. Raises `Invalid`, `TooLarge`, `TooMany`."""
         with self.transfer():
             draft = await asyncio.to_thread(self.core.blobs.draft)

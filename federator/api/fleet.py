@@ -4,7 +4,7 @@ import msgspec
 
 from federator.api.exchange import Call
 from federator.model.sites import Site
-from federator.wire.governing import Approval, BurstStatus
+from federator.wire.administration import Approval, BurstStatus
 from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow, StatementRow
 from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
 
@@ -119,14 +119,14 @@ async def approve_burst(call: Call) -> None:
     """Let one rental for a job cost so much, or what was proposed for it."""
     request = await call.body(Approval)
     job = call.core.views.find_job(call.caller, request.job)
-    await call.core.desk.approve(call.caller, job.id, request.usd, request.reason)
+    await call.core.policy_service.approve(call.caller, job.id, request.usd, request.reason)
 
 
 async def pause_burst(call: Call) -> None:
     """Rent nothing new, from now on."""
-    await call.core.desk.pause_burst(call.caller, on=True)
+    await call.core.policy_service.pause_burst(call.caller, on=True)
 
 
 async def resume_burst(call: Call) -> None:
     """Allow renting again."""
-    await call.core.desk.pause_burst(call.caller, on=False)
+    await call.core.policy_service.pause_burst(call.caller, on=False)

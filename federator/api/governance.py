@@ -6,14 +6,14 @@ import msgspec
 from aiohttp import web
 
 from federator.api.exchange import NDJSON, Call, Cursor
-from federator.api.parsing import in_thread
-from federator.control.governing.tokens import duration_s
+from federator.api.parser_threads import in_thread
+from federator.control.administration.tokens import duration_s
 from federator.kernel.errors import Forbidden
 from federator.model.events import LedgerEntry
 from federator.model.identity import Role
 from federator.model.rules import PolicySet
+from federator.wire.administration import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
 from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult
-from federator.wire.governing import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
 from federator.wire.http import Revoked, TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
 
@@ -41,39 +41,39 @@ class RevokeQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def policies(call: Call) -> PolicySet:
     """The set in force."""
-    return call.core.desk.current()
+    return call.core.policy_service.current()
 
 
 async def policy_history(call: Call) -> list[PolicySet]:
     """All versions, oldest first."""
-    return call.core.desk.history()
+    return call.core.policy_service.history()
 
 
 async def validate_policies(call: Call) -> PolicyVerdict:
     """Everything that is wrong with a set; nothing is changed."""
     request = await call.body(PolicyRequest)
-    await in_thread(call.core.desk.outcome, request.text)
-    return call.core.desk.validate(request.text)
+    await in_thread(call.core.policy_service.outcome, request.text)
+    return call.core.policy_service.validate(request.text)
 
 
 async def apply_policies(call: Call) -> PolicyVerdict:
     """Put a whole set in force. With `problems` in the answer, nothing was changed."""
     request = await call.body(PolicyRequest)
-    await in_thread(call.core.desk.outcome, request.text)
-    return await call.core.desk.apply(call.caller, request.text, request.reason)
+    await in_thread(call.core.policy_service.outcome, request.text)
+    return await call.core.policy_service.apply(call.caller, request.text, request.reason)
 
 
 async def diff_policies(call: Call) -> PolicyDiff:
     """How a set differs from the one in force, by document and by effect; nothing is changed."""
     request = await call.body(PolicyRequest)
-    await in_thread(call.core.desk.outcome, request.text)
-    return call.core.desk.diff(request.text)
+    await in_thread(call.core.policy_service.outcome, request.text)
+    return call.core.policy_service.diff(request.text)
 
 
 async def rollback_policies(call: Call) -> PolicyVerdict:
     """Put a former version in force again, as a new one."""
     request = await call.body(PolicyRollback)
-    return await call.core.desk.rollback(call.caller, request.version, request.reason)
+    return await call.core.policy_service.rollback(call.caller, request.version, request.reason)
 
 
 async def decisions(call: Call) -> list[DecisionRow]:

@@ -13,10 +13,10 @@ from aiohttp import web
 from federator.api.access import not_yours, relations, require_no_series
 from federator.api.attempts import attempt_rows
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, require_type
-from federator.api.parsing import in_thread
+from federator.api.parser_threads import in_thread
 from federator.api.problems import problem_of
-from federator.control.submitting.acceptance import Asked
-from federator.control.submitting.reruns import request_again
+from federator.control.submission.acceptance import Submission
+from federator.control.submission.reruns import request_again
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
 from federator.kernel.ids import content_hash
 from federator.model.jobs import Job, JobStatus
@@ -290,7 +290,7 @@ async def _submit_chunk(
 ) -> list[SubmitResult]:
     now = call.core.clock.now()
     results: dict[int, SubmitResult] = {}
-    requests: list[Asked] = []
+    requests: list[Submission] = []
     numbers: list[int] = []
     for number, line in enumerate(lines, first):
         if (number - first) % STEP_LINES == 0:
@@ -301,7 +301,7 @@ async def _submit_chunk(
             document = decode_json(line)
             request = read_job(document, now=now)
             room.take(len(request.array or ()) or 1)
-            requests.append(Asked(request, _client_id(None, request), _hash(document)))
+            requests.append(Submission(request, _client_id(None, request), _hash(document)))
             numbers.append(number)
         except FederatorError as error:
             results[number] = SubmitResult(number, problem=problem_of(error))

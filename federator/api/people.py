@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from federator.api.exchange import Call
-from federator.control.showing.rows import rights_row, team_rows
+from federator.control.queries.rows import rights_row, team_rows
 from federator.kernel.errors import NotFound
 from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI

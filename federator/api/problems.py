@@ -11,7 +11,7 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
-from federator.api.listening import connection_of
+from federator.api.listener import connection_of
 from federator.kernel import errors
 from federator.telemetry import METRICS, get_logger
 from federator.wire.http import Problem

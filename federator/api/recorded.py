@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from federator.api.exchange import Call, Cursor
-from federator.control.showing.recorded import Span
+from federator.control.queries.recorded_load import Span
 from federator.kernel.errors import Invalid
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 

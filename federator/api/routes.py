@@ -29,7 +29,7 @@ from federator.model.plans import Explanation
 from federator.model.rights import MAY_CHANGE, MAY_READ
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import decisions, governing, http, link, rights, sign_in, sites
+from federator.wire import administration, decisions, http, link, rights, sign_in, sites
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 from federator.wire.usage import UsageReport
 
@@ -90,16 +90,16 @@ ROUTES = (
     Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
     Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
     Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", answer=http.Overview),
-    Route("GET", "/v1/burst", fleet.burst, PERSON, "Whether and by whom anything may be rented, and what waits for approval", answer=governing.BurstStatus),
-    Route("POST", "/v1/burst/approve", fleet.approve_burst, PERSON, "Approve a rental for a job", PLATFORM, body=governing.Approval, status=204),
+    Route("GET", "/v1/burst", fleet.burst, PERSON, "Whether and by whom anything may be rented, and what waits for approval", answer=administration.BurstStatus),
+    Route("POST", "/v1/burst/approve", fleet.approve_burst, PERSON, "Approve a rental for a job", PLATFORM, body=administration.Approval, status=204),
     Route("POST", "/v1/burst/pause", fleet.pause_burst, PERSON, "Rent nothing new", PLATFORM, status=204),
     Route("POST", "/v1/burst/resume", fleet.resume_burst, PERSON, "Allow renting again", PLATFORM, status=204),
     # Rules and accounts
     Route("GET", "/v1/policies", governance.policies, PERSON, "The policies in force", answer=PolicySet),
-    Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=governing.PolicyRequest, answer=governing.PolicyVerdict, cost=HEAVY),
-    Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=governing.PolicyRequest, answer=governing.PolicyVerdict, cost=HEAVY),
-    Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=governing.PolicyRequest, answer=governing.PolicyDiff, cost=HEAVY),
-    Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=governing.PolicyRollback, answer=governing.PolicyVerdict, cost=HEAVY),
+    Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=administration.PolicyRequest, answer=administration.PolicyVerdict, cost=HEAVY),
+    Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=administration.PolicyRequest, answer=administration.PolicyVerdict, cost=HEAVY),
+    Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=administration.PolicyRequest, answer=administration.PolicyDiff, cost=HEAVY),
+    Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=administration.PolicyRollback, answer=administration.PolicyVerdict, cost=HEAVY),
     Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
     Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[decisions.DecisionRow]),
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=decisions.RecordedDecision),

@@ -10,7 +10,7 @@ from federator.api.access import admit
 from federator.api.connections import Connections
 from federator.api.exchange import json_response
 from federator.api.feeds import Feeds
-from federator.api.listening import attend
+from federator.api.listener import attend
 from federator.api.problems import answer_problems
 from federator.api.rates import PLAIN, RATES, Rates
 from federator.api.routes import ROUTES

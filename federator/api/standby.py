@@ -9,7 +9,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from federator.api.exchange import json_response
-from federator.api.listening import attend
+from federator.api.listener import attend
 from federator.api.problems import answer_problems
 from federator.control.record.leadership import Term
 from federator.kernel.errors import NotLeading

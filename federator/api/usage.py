@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from federator.api.exchange import Call
-from federator.control.showing.usage_report import UsageSums, add_jobs, add_lines
+from federator.control.queries.usage_report import UsageSums, add_jobs, add_lines
 from federator.kernel.errors import Invalid
 from federator.model.events import LedgerEntry
 from federator.model.rights import Relation

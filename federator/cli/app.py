@@ -28,17 +28,17 @@ LISTING = ("--help", "-h")
 VERBS: dict[str, dict[str, str]] = {
     "Run": {
         "submit": "federator.cli.jobs:submit",
-        "run": "federator.cli.running:run",
+        "run": "federator.cli.run:run",
         "rerun": "federator.cli.arrays:rerun",
-        "preview": "federator.cli.explaining:preview",
-        "wait": "federator.cli.running:wait",
+        "preview": "federator.cli.explain:preview",
+        "wait": "federator.cli.run:wait",
     },
     "Watch": {
         "list": "federator.cli.jobs:list_jobs",
         "show": "federator.cli.jobs:show_job",
-        "explain": "federator.cli.explaining:explain",
-        "logs": "federator.cli.reading:logs",
-        "download": "federator.cli.reading:download",
+        "explain": "federator.cli.explain:explain",
+        "logs": "federator.cli.logs:logs",
+        "download": "federator.cli.logs:download",
         "series": "federator.cli.series:app",
         "top": "federator.cli.top:top",
         "usage": "federator.cli.usage:usage",

@@ -5,9 +5,9 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from federator.cli.asked import asks_for_any
 from federator.cli.output import Output, facts, say, show, show_data, status
 from federator.cli.phrases import counted, duration, usd, when_exactly
+from federator.cli.requested import asks_for_any
 from federator.cli.session import HERE, Connection, ask
 from federator.model.jobs import Job
 from federator.wire.addresses import begins_id

@@ -87,7 +87,7 @@ class SignIns:
     async def _refreshed(self, held: Credential) -> Credential:
         import aiohttp
 
-        from federator.client.signing_in import Provider, credential
+        from federator.client.sign_in import Provider, credential
 
         if not held.refresh_token:
             raise Unauthenticated("your sign-in has expired", remedy="sign in again: federator login")

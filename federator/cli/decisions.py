@@ -13,7 +13,7 @@ from federator.cli.layout import table
 from federator.cli.output import ListOutput, Output, facts, show_data, show_rows, width
 from federator.cli.output import show as show_parts
 from federator.cli.phrases import counted, usd, when_exactly
-from federator.cli.replaying import replay
+from federator.cli.replay import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.model.outlook import Proof
 from federator.model.plans import Plan

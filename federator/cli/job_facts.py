@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from federator.cli.asked import asks_for, asks_for_any
 from federator.cli.columns import labels
 from federator.cli.output import expected, status
 from federator.cli.phrases import counted, duration, usd, when_exactly
+from federator.cli.requested import asks_for, asks_for_any
 from federator.kernel.quantities import format_duration
 from federator.model.jobs import FORECAST_SLACK_S, Job, JobSpec, JobStatus
 from federator.wire.http import JobDetail

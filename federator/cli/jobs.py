@@ -14,7 +14,6 @@ from rich.text import Text
 from federator.cli.arrays import names_array, show_array
 from federator.cli.columns import attempt_columns, event_columns
 from federator.cli.exits import EXITS, FAILED, USAGE
-from federator.cli.harmless import harmless
 from federator.cli.job_facts import job_facts
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.layout import table
@@ -31,6 +30,7 @@ from federator.cli.output import (
     width,
 )
 from federator.cli.phrases import plain
+from federator.cli.sanitize import harmless
 from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
@@ -103,7 +103,7 @@ def submit(
     to_yaml:
         Print the job file that it comes to, and submit nothing.
     """
-    from federator.cli.explaining import show_previews
+    from federator.cli.explain import show_previews
     from federator.cli.jobfiles import read_jobs
 
     path = the_file(file, job_file, "submit")

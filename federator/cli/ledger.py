@@ -9,9 +9,9 @@ from cyclopts import App, Parameter
 
 from federator.cli.columns import ledger_columns
 from federator.cli.exits import FAILED, OK
-from federator.cli.harmless import harmless
 from federator.cli.output import ListOutput, show_rows
 from federator.cli.phrases import instant_at
+from federator.cli.sanitize import harmless
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.model.events import LedgerEntry
@@ -128,7 +128,7 @@ def verify(
     since:
         An earlier export: its head has to be in the chain, or the ledger was rolled back or rewritten.
     """
-    from federator.control.record.signing import is_signed
+    from federator.control.record.signer import is_signed
 
     kept = _head_of(since) if since is not None else ()
     verifier = Verifier(is_signed, trusted=key, kept=kept)
@@ -174,7 +174,7 @@ def _taking(verifier: Verifier) -> "Callable[[bytes], None]":
 
 
 def _head_of(file: Path) -> tuple[Head, ...]:
-    from federator.control.record.signing import is_signed
+    from federator.control.record.signer import is_signed
 
     verifier = Verifier(is_signed)
     _read(file, verifier, "--since")

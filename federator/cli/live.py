@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from federator.cli.contrasting import put
+from federator.cli.contrast import put
 from federator.cli.session import Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_duration_s

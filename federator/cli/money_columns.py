@@ -4,7 +4,7 @@ from rich.text import Text
 
 from federator.cli.layout import Column
 from federator.cli.phrases import NONE, plain, usd, when
-from federator.wire.governing import BurstPolicyRow, ProposalRow
+from federator.wire.administration import BurstPolicyRow, ProposalRow
 from federator.wire.http import BudgetRow
 
 BAR = 12

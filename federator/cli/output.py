@@ -13,9 +13,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from federator.cli.harmless import harmless, harmless_json
 from federator.cli.layout import PIPE_WIDTH, Column, Row, table
 from federator.cli.phrases import NONE, between, plain, when_exactly
+from federator.cli.sanitize import harmless, harmless_json
 from federator.cli.settings import coloured
 from federator.kernel.quantities import format_instant_exactly
 

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from federator.cli.harmless import harmless
+from federator.cli.sanitize import harmless
 
 
 def ready_planner() -> None:
@@ -12,10 +12,10 @@ def ready_planner() -> None:
     A dispatcher does so before it listens: loaded in the middle of a turn, it held back what was to start by some 0.4 s.
     """
     from federator.planning import kernels
-    from federator.planning.kernels import shelf
+    from federator.planning.kernels import cache
 
     begun_s = time.monotonic()
-    compiles = not shelf.done()
+    compiles = not cache.done()
     if compiles:
         _say("compiling the planner, once for this version and kind of processor: some 15 seconds")
     kernels.kernel()

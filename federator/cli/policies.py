@@ -7,14 +7,14 @@ from cyclopts import App, Parameter
 
 from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
-from federator.cli.harmless import harmless
 from federator.cli.output import ListOutput, Output, say_error, show_data, show_rows
 from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import Written, read_set
 from federator.cli.policy_replay import replay
+from federator.cli.sanitize import harmless
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
-from federator.wire.governing import PolicyVerdict
+from federator.wire.administration import PolicyVerdict
 
 app = App(name="policy")
 app.command(replay)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from federator.cli.contrasting import show_contrast, troubles, writable, write_contrast
+from federator.cli.contrast import show_contrast, troubles, writable, write_contrast
 from federator.cli.exits import FAILED, OK
 from federator.cli.live import LIVE, take
 from federator.cli.output import say_error
@@ -24,7 +24,7 @@ from federator.model.identity import Caller, Role
 from federator.model.queues import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
-    from federator.control.governing.authority import Authority
+    from federator.control.administration.authority import Authority
     from federator.simulation.live import Live
     from federator.simulation.work import TraceJob
 
@@ -174,7 +174,7 @@ def _may_submit(authority: "Authority", owner: str, queue: str) -> bool:
 
 
 def _authority(text: str) -> "Authority":
-    from federator.control.governing.authority import Authority
+    from federator.control.administration.authority import Authority
     from federator_policies.documents import compile_set, load
 
     return Authority(compile_set(load(text)) if text.strip() else ())

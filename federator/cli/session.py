@@ -19,7 +19,7 @@ from federator.client.blocking import BlockingTransport, finish
 from federator.client.verbs import Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 
 if TYPE_CHECKING:
     from federator.client import AsyncClient

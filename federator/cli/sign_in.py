@@ -14,7 +14,7 @@ from federator.cli.rights import rights_in_words
 from federator.cli.session import HERE, Connection, ask
 from federator.cli.settings import read_settings
 from federator.kernel.errors import FederatorError, Invalid
-from federator.kernel.way import is_loopback
+from federator.kernel.route import is_loopback
 
 WAIT_S = 300.0
 """Seconds for which the browser is waited for."""
@@ -51,7 +51,7 @@ async def _login(named: str, *, device: bool, browser: bool, port: int, ca: str)
     import aiohttp
 
     from federator.client import AsyncClient
-    from federator.client.signing_in import Provider, credential
+    from federator.client.sign_in import Provider, credential
 
     settings = read_settings(named or None, ca=ca or None)
     _check_safe(settings.server)
@@ -101,7 +101,7 @@ def logout(server: Annotated[str, Parameter(name="SERVER")] = "", /) -> None:
     async def revoke() -> None:
         import aiohttp
 
-        from federator.client.signing_in import Provider
+        from federator.client.sign_in import Provider
 
         async with aiohttp.ClientSession() as session:
             await Provider(held.way, session, os.environ).revoke(held.refresh_token)

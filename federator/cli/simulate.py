@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from federator.cli.contrasting import put, show_contrast, troubles, writable, write_contrast
+from federator.cli.contrast import put, show_contrast, troubles, writable, write_contrast
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.planner import ready_planner
 from federator.cli.session import HERE, Connection

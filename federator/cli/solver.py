@@ -23,7 +23,7 @@ from federator.wire.solver_files import MOST_BYTES, read_plan, read_problem, wri
 from federator.wire.solver_plan import Objective, PlanFile
 
 if TYPE_CHECKING:
-    from federator.solving.judging import Verdict
+    from federator.solving.plan_check import Verdict
 
 PACKED = ".gz"
 T = TypeVar("T")
@@ -84,7 +84,7 @@ def check(problem: Path, plan: Path, *, output: Output = "table") -> int:
 
     The checker shares no code with the solver, and the objective is reckoned from these two files alone. A certificate is proven again, which takes as long as it took; where the plan has none, nothing is proven.
     """
-    from federator.solving.judging import judge
+    from federator.solving.plan_check import judge
 
     file = _read(plan, read_plan)
     seen = _read(problem, read_problem)

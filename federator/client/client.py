@@ -9,7 +9,7 @@ from federator.client.pooled import PooledTransport
 from federator.client.transport import DEFAULT_SERVER, Bearer
 from federator.client.verbs import WORKDIR_MIB, Verbs
 from federator.kernel.errors import FederatorError
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 
 
 class AsyncClient(Verbs):

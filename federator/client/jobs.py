@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from federator.client.following import follow_events, follow_log, log_parts
+from federator.client.streams import follow_events, follow_log, log_parts
 from federator.client.transport import Transport
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.events import Event

@@ -10,8 +10,7 @@ from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import recorded
-from federator.wire.decisions import DecisionRow, ReplayResult
-from federator.wire.governing import (
+from federator.wire.administration import (
     Approval,
     BurstStatus,
     PolicyDiff,
@@ -19,6 +18,7 @@ from federator.wire.governing import (
     PolicyRollback,
     PolicyVerdict,
 )
+from federator.wire.decisions import DecisionRow, ReplayResult
 from federator.wire.http import (
     BudgetRow,
     LeaseRow,

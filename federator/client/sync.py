@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from federator.client.blocking import BlockingTransport, finish
 from federator.client.transport import DEFAULT_SERVER
 from federator.client.verbs import Verbs
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 
 P = ParamSpec("P")
 R = TypeVar("R")

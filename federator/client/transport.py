@@ -32,7 +32,7 @@ from federator.kernel.errors import (
     Unavailable,
     Untrusted,
 )
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator.retry import Backoff, Waiting, retried
 from federator.wire.jsontext import read
 

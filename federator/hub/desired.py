@@ -21,7 +21,7 @@ PLACEMENT_KEYS = "placement/"
 """What the key of a placement's row begins with."""
 
 
-class Board:
+class DesiredPlacements:
     """The open placements of every member, kept up with the records.
 
     A gang's member that has said that its part is over is not told of it again while the others go on: with an empty disk it would begin it anew.
@@ -109,11 +109,11 @@ def _resumes(job: Job, spec: JobSpec, placement: Placement) -> bool:
     return job.resume_members in ((), placement.members)
 
 
-class Briefing:
+class SyncSession:
     """What one session has been told of its member's desired set, and what comes next. Starts with the whole set."""
 
-    def __init__(self, board: Board, member: str, knows: Collection[str] = ()) -> None:
-        self._board = board
+    def __init__(self, desired: DesiredPlacements, member: str, knows: Collection[str] = ()) -> None:
+        self._desired = desired
         self._member = member
         self._knows = knows
         self._told: dict[str, DesiredEntry] = {}
@@ -142,7 +142,7 @@ class Briefing:
         if not (whole or entries or forget):
             return None
         self.on_its_way = link.Desired(
-            generation=max(self._board.next_generation(), self._seen + 1),
+            generation=max(self._desired.next_generation(), self._seen + 1),
             entries=tuple(entries),
             digest=link.desired_digest(self._told.values()),
             forget=tuple(forget),
@@ -168,17 +168,17 @@ class Briefing:
         return False
 
     def _all(self) -> tuple[list[DesiredEntry], list[str]]:
-        placements = self._board.held(self._member).values()
+        placements = self._desired.held(self._member).values()
         self._told = {placement.id: self._entry(placement) for placement in placements}
         self._changed.clear()
         self._whole = False
         return list(self._told.values()), []
 
     def _entry(self, placement: Placement) -> DesiredEntry:
-        return self._board.entry(placement, self._member, self._knows)
+        return self._desired.entry(placement, self._member, self._knows)
 
     def _news(self) -> tuple[list[DesiredEntry], list[str]]:
-        held = self._board.held(self._member)
+        held = self._desired.held(self._member)
         entries: list[DesiredEntry] = []
         forget: list[str] = []
         while self._changed and len(entries) + len(forget) < DELTA_ENTRIES:

@@ -117,7 +117,7 @@ class Inventory(Protocol):
         ...
 
 
-class Progress(Protocol):
+class StatusSink(Protocol):
     """Who takes placement statuses."""
 
     async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 
-from federator.hub.desired import Briefing
+from federator.hub.desired import SyncSession
 from federator.hub.frames import Ended, Goodbye
 from federator.hub.outside import Pipe
 from federator.model.placements import PlacementReport, PlacementStatus
@@ -15,13 +15,13 @@ class Session:
     """One authenticated connection."""
 
     def __init__(
-        self, session_id: str, member: Member, hello: link.Hello, pipe: Pipe, briefing: Briefing
+        self, session_id: str, member: Member, hello: link.Hello, pipe: Pipe, sync: SyncSession
     ) -> None:
         self.id = session_id
         self.member = member.id
         self.hello = hello
         self.pipe = pipe
-        self.briefing = briefing
+        self.sync = sync
         self.ticket = secrets.token_urlsafe(32)
         self.former_boot_id = member.boot_id
         self.declared_dead = member.status is SiteStatus.LOST
@@ -69,7 +69,7 @@ class Session:
     async def answers(self, within_s: float) -> bool:
         """Whether the agent is still there: it is told its desired set once more, and acknowledges that. Real seconds."""
         self.heard.clear()
-        self.briefing.repeat()
+        self.sync.repeat()
         self.wake.set()
         heard = asyncio.ensure_future(self.heard.wait())
         await asyncio.wait((heard, self.ended), timeout=within_s, return_when=asyncio.FIRST_COMPLETED)

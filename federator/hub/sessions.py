@@ -11,11 +11,11 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from federator.hub.belief import check_report, check_statuses
-from federator.hub.desired import Board, Briefing
+from federator.hub.desired import DesiredPlacements, SyncSession
 from federator.hub.frames import Ended, believe, decode, ended_by, invalid, send
 from federator.hub.handshake import Arrival, Turns, contest, shake_hands
-from federator.hub.outside import Doorkeeper, Inventory, Pipe, Progress, Rows
+from federator.hub.outside import Doorkeeper, Inventory, Pipe, Rows, StatusSink
+from federator.hub.report_validation import check_report, check_statuses
 from federator.hub.session import Session
 from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated
 from federator.kernel.ids import IdSource
@@ -46,7 +46,7 @@ class Hub:
         records: Rows,
         admission: Doorkeeper,
         inventory: Inventory,
-        progress: Progress,
+        progress: StatusSink,
         settings: LinkSettings,
         ids: IdSource,
     ) -> None:
@@ -63,12 +63,12 @@ class Hub:
         self.quiet = False
         """Agents are heard and not told what to do. When that is over, each is told after its next report."""
         self.turns = Turns()
-        self.board = Board(records, self._changed)
+        self.desired = DesiredPlacements(records, self._changed)
 
     def start(self, *, term: int) -> None:
         """Begin to lead in this term. Called once, when all records are loaded."""
         self._term = term
-        self.board.load()
+        self.desired.load()
 
     def session_of(self, ticket: str) -> Session:
         """The live session with that ticket. Raises `Unauthenticated`."""
@@ -79,7 +79,7 @@ class Hub:
 
     def held(self, member: str) -> Mapping[str, Placement]:
         """The open placements that have a rank at this member."""
-        return self.board.held(member)
+        return self.desired.held(member)
 
     def dismiss(self, member: str, because: str) -> None:
         """End the member's session, if there is one: it is not to come back as it is."""
@@ -146,7 +146,7 @@ class Hub:
             member,
             arrival.hello,
             pipe,
-            Briefing(self.board, member.id, arrival.hello.knows),
+            SyncSession(self.desired, member.id, arrival.hello.knows),
         )
         older = self._sessions.get(member.id)
         if older is not None:
@@ -277,11 +277,11 @@ class Hub:
             session.written.set()
 
     def _acknowledged(self, session: Session, message: link.DesiredAck) -> None:
-        if not session.briefing.acknowledged(message):
+        if not session.sync.acknowledged(message):
             log.warning("desired sets differ", member=session.member, generation=message.generation)
-            if session.briefing.wrong_digests > WRONG_DIGESTS:
+            if session.sync.wrong_digests > WRONG_DIGESTS:
                 raise Ended("digest", "desired sets are not kept as they were sent", retry_after_s=60.0)
-        if session.briefing.on_its_way is None:
+        if session.sync.on_its_way is None:
             session.stuck_at = None
         session.wake.set()
 
@@ -311,7 +311,7 @@ class Hub:
             due.append(link.StatusAck(session.acknowledge))
             session.acknowledge = None
         ready = session.briefed and not session.absorbing and not self.quiet
-        desired = session.briefing.next(self._term) if ready else None
+        desired = session.sync.next(self._term) if ready else None
         if desired is not None:
             METRICS.count("federator_link_desired_total", whole=str(desired.whole).lower())
             due.append(desired)
@@ -320,7 +320,7 @@ class Hub:
     def _changed(self, member: str, placement: str) -> None:
         session = self._sessions.get(member)
         if session is not None:
-            session.briefing.mark(placement)
+            session.sync.mark(placement)
             session.wake.set()
 
 

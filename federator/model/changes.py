@@ -1,6 +1,6 @@
 """Changes that would help a job, as records: what somebody would have to do so that a reason for waiting is gone.
 
-Each says one thing and can be applied to a problem (`federator.planning.explaining.changes`): the same decision made again then shows whether it helps. So what
+Each says one thing and can be applied to a problem (`federator.planning.explanations.changes`): the same decision made again then shows whether it helps. So what
 an explanation advises is never words alone. Several together are one piece of advice: all of them are needed.
 """
 

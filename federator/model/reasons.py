@@ -7,7 +7,7 @@ each with a default. Texts are here only where a person or a site has written th
 
 import msgspec
 
-from federator.model.rejections import Brought, Kind, Rejected
+from federator.model.rejections import Brought, Rejected, RejectionKind
 
 # -- what reasons are about -------------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ class Expected(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 # -- why a job starts, and why another stops ---------------------------------------------------------------------------
 
 
-class Fits(Kind, frozen=True, kw_only=True, tag="fits"):
+class Fits(RejectionKind, frozen=True, kw_only=True, tag="fits"):
     """It starts on capacity that is there: the best of so many places that it may use."""
 
     asked: Asked
@@ -71,7 +71,7 @@ class Fits(Kind, frozen=True, kw_only=True, tag="fits"):
     """How long ago the place was heard, where that counts."""
 
 
-class Rents(Kind, frozen=True, kw_only=True, tag="rents"):
+class Rents(RejectionKind, frozen=True, kw_only=True, tag="rents"):
     """Capacity is rented for it, because of what it may expect at home."""
 
     place: str
@@ -98,14 +98,14 @@ class Rents(Kind, frozen=True, kw_only=True, tag="rents"):
     not_why: "Reason | None" = None
 
 
-class MakesRoom(Kind, frozen=True, kw_only=True, tag="makes-room"):
+class MakesRoom(RejectionKind, frozen=True, kw_only=True, tag="makes-room"):
     """It stops, because another is entitled to its place."""
 
     job: str
     why: "Reason"
 
 
-class Narrows(Kind, frozen=True, kw_only=True, tag="narrows"):
+class Narrows(RejectionKind, frozen=True, kw_only=True, tag="narrows"):
     """It goes on with less, because another gains more by that than it loses."""
 
     job: str
@@ -114,7 +114,7 @@ class Narrows(Kind, frozen=True, kw_only=True, tag="narrows"):
     """In all."""
 
 
-class Widens(Kind, frozen=True, kw_only=True, tag="widens"):
+class Widens(RejectionKind, frozen=True, kw_only=True, tag="widens"):
     """It goes on with more, which idles, and ends so much sooner."""
 
     nodes: int
@@ -122,7 +122,7 @@ class Widens(Kind, frozen=True, kw_only=True, tag="widens"):
     saves_s: float
 
 
-class Proposed(Kind, frozen=True, kw_only=True, tag="proposed"):
+class Proposed(RejectionKind, frozen=True, kw_only=True, tag="proposed"):
     """A rental that a policy leaves to people: it only advises, or wants an `approval`."""
 
     policy: str
@@ -134,7 +134,7 @@ class Proposed(Kind, frozen=True, kw_only=True, tag="proposed"):
     home_finish_at: float | None = None
 
 
-class Running(Kind, frozen=True, kw_only=True, tag="running"):
+class Running(RejectionKind, frozen=True, kw_only=True, tag="running"):
     """It runs, and why it went there."""
 
     site: str
@@ -144,13 +144,13 @@ class Running(Kind, frozen=True, kw_only=True, tag="running"):
 # -- why a job waits ----------------------------------------------------------------------------------------------------
 
 
-class NotBefore(Kind, frozen=True, kw_only=True, tag="not-before"):
+class NotBefore(RejectionKind, frozen=True, kw_only=True, tag="not-before"):
     """It waits out a pause, for example after a failed start."""
 
     until_at: float
 
 
-class OwedGuarantee(Kind, frozen=True, kw_only=True, tag="owed-guarantee"):
+class OwedGuarantee(RejectionKind, frozen=True, kw_only=True, tag="owed-guarantee"):
     """Its queue is owed its guarantee; so many placements stop for it."""
 
     queue: str
@@ -164,7 +164,7 @@ class OwedGuarantee(Kind, frozen=True, kw_only=True, tag="owed-guarantee"):
     """What stops already makes room for it."""
 
 
-class Displaces(Kind, frozen=True, kw_only=True, tag="displaces"):
+class Displaces(RejectionKind, frozen=True, kw_only=True, tag="displaces"):
     """A policy lets it displace others; so many placements stop for it."""
 
     policy: str
@@ -172,7 +172,7 @@ class Displaces(Kind, frozen=True, kw_only=True, tag="displaces"):
     made: bool = False
 
 
-class NoRoom(Kind, frozen=True, kw_only=True, tag="no-room"):
+class NoRoom(RejectionKind, frozen=True, kw_only=True, tag="no-room"):
     """Nothing that is free now holds it. `narrowing`: elastic jobs make room for it."""
 
     asked: Asked
@@ -186,7 +186,7 @@ class NoRoom(Kind, frozen=True, kw_only=True, tag="no-room"):
     """It may use no owned place, and starts on what is rented."""
 
 
-class ToRent(Kind, frozen=True, kw_only=True, tag="to-rent"):
+class ToRent(RejectionKind, frozen=True, kw_only=True, tag="to-rent"):
     """It is rented for later, if nothing frees first. `beside`: why it does not start on what is free."""
 
     place: str
@@ -199,18 +199,18 @@ class ToRent(Kind, frozen=True, kw_only=True, tag="to-rent"):
     beside: "Reason | None" = None
 
 
-class NoSites(Kind, frozen=True, kw_only=True, tag="no-sites"):
+class NoSites(RejectionKind, frozen=True, kw_only=True, tag="no-sites"):
     """There is no capacity at all."""
 
 
-class Nowhere(Kind, frozen=True, kw_only=True, tag="nowhere"):
+class Nowhere(RejectionKind, frozen=True, kw_only=True, tag="nowhere"):
     """No place is open to it: why the one is not that came closest."""
 
     place: str
     why: "Reason"
 
 
-class LateUnrented(Kind, frozen=True, kw_only=True, tag="late"):
+class LateUnrented(RejectionKind, frozen=True, kw_only=True, tag="late"):
     """It waits, will miss its deadline, and nothing is rented for it: why not, of the offer that came closest."""
 
     waits: "Reason"
@@ -218,7 +218,7 @@ class LateUnrented(Kind, frozen=True, kw_only=True, tag="late"):
     why: "Reason | None" = None
 
 
-class Held(Kind, frozen=True, kw_only=True, tag="held"):
+class Held(RejectionKind, frozen=True, kw_only=True, tag="held"):
     """What is free is kept for another."""
 
     place: str
@@ -227,14 +227,14 @@ class Held(Kind, frozen=True, kw_only=True, tag="held"):
     until_at: float
 
 
-class BetterElsewhere(Kind, frozen=True, kw_only=True, tag="better-elsewhere"):
+class BetterElsewhere(RejectionKind, frozen=True, kw_only=True, tag="better-elsewhere"):
     """Where it fits it would miss its deadline; elsewhere it would not."""
 
     place: str
     start_at: float
 
 
-class CheaperElsewhere(Kind, frozen=True, kw_only=True, tag="cheaper-elsewhere"):
+class CheaperElsewhere(RejectionKind, frozen=True, kw_only=True, tag="cheaper-elsewhere"):
     """Waiting for another place costs less, all told."""
 
     place: str
@@ -242,20 +242,20 @@ class CheaperElsewhere(Kind, frozen=True, kw_only=True, tag="cheaper-elsewhere")
     saves_usd: float
 
 
-class RentalAwaited(Kind, frozen=True, kw_only=True, tag="rental-awaited"):
+class RentalAwaited(RejectionKind, frozen=True, kw_only=True, tag="rental-awaited"):
     """Where it fits it would miss its deadline; what is to be rented would not."""
 
     place: str
     rent_at: float
 
 
-class Behind(Kind, frozen=True, kw_only=True, tag="behind"):
+class Behind(RejectionKind, frozen=True, kw_only=True, tag="behind"):
     """So many jobs wait before it."""
 
     jobs: int
 
 
-class CapReached(Kind, frozen=True, kw_only=True, tag="cap"):
+class CapReached(RejectionKind, frozen=True, kw_only=True, tag="cap"):
     """A cap of a policy has no room for it. `unit` is that of the cap: `gpus`, `jobs`, `instances`, `usd`, `usd-per-h`."""
 
     policy: str
@@ -272,17 +272,17 @@ class CapReached(Kind, frozen=True, kw_only=True, tag="cap"):
 # -- why nothing is rented ----------------------------------------------------------------------------------------------
 
 
-class Uncovered(Kind, frozen=True, kw_only=True, tag="uncovered"):
+class Uncovered(RejectionKind, frozen=True, kw_only=True, tag="uncovered"):
     """No policy in force lets it rent there."""
 
 
-class NoDeadline(Kind, frozen=True, kw_only=True, tag="no-deadline"):
+class NoDeadline(RejectionKind, frozen=True, kw_only=True, tag="no-deadline"):
     """The policy rents to meet deadlines, and it has none."""
 
     policy: str
 
 
-class WaitsLonger(Kind, frozen=True, kw_only=True, tag="waits-longer"):
+class WaitsLonger(RejectionKind, frozen=True, kw_only=True, tag="waits-longer"):
     """The policy rents for what has waited longer."""
 
     policy: str
@@ -290,14 +290,14 @@ class WaitsLonger(Kind, frozen=True, kw_only=True, tag="waits-longer"):
     waited_s: float
 
 
-class InTimeAtHome(Kind, frozen=True, kw_only=True, tag="in-time-at-home"):
+class InTimeAtHome(RejectionKind, frozen=True, kw_only=True, tag="in-time-at-home"):
     """It needs no rental."""
 
     finish_at: float
     deadline_at: float
 
 
-class TooLate(Kind, frozen=True, kw_only=True, tag="too-late"):
+class TooLate(RejectionKind, frozen=True, kw_only=True, tag="too-late"):
     """It would be late there, too. `finish_at`: by which it is done even if the machine is taken back at the end, as `again_s` says."""
 
     late_at: float
@@ -307,14 +307,14 @@ class TooLate(Kind, frozen=True, kw_only=True, tag="too-late"):
     again_s: float = 0.0
 
 
-class SpotTooLate(Kind, frozen=True, kw_only=True, tag="spot-too-late"):
+class SpotTooLate(RejectionKind, frozen=True, kw_only=True, tag="spot-too-late"):
     """Taken back at the very end, it would be late."""
 
     finish_at: float
     deadline_at: float
 
 
-class Unapproved(Kind, frozen=True, kw_only=True, tag="unapproved"):
+class Unapproved(RejectionKind, frozen=True, kw_only=True, tag="unapproved"):
     """A person has to approve it."""
 
     job: str
@@ -323,7 +323,7 @@ class Unapproved(Kind, frozen=True, kw_only=True, tag="unapproved"):
     committed_usd: float
 
 
-class GainsLess(Kind, frozen=True, kw_only=True, tag="gains-less"):
+class GainsLess(RejectionKind, frozen=True, kw_only=True, tag="gains-less"):
     """Renting costs more than it gains. `surer`: by how much likelier the deadline is met; `value_usd`: what that is worth; `enough_usd`: a value that would do."""
 
     cost_usd: float
@@ -333,7 +333,7 @@ class GainsLess(Kind, frozen=True, kw_only=True, tag="gains-less"):
     enough_usd: float | None = None
 
 
-class SoldOut(Kind, frozen=True, kw_only=True, tag="sold-out"):
+class SoldOut(RejectionKind, frozen=True, kw_only=True, tag="sold-out"):
     """The provider has too little left of it, or of the stock that it draws on."""
 
     provider: str
@@ -345,7 +345,7 @@ class SoldOut(Kind, frozen=True, kw_only=True, tag="sold-out"):
     taken: int = 0
 
 
-class RentLater(Kind, frozen=True, kw_only=True, tag="rent-later"):
+class RentLater(RejectionKind, frozen=True, kw_only=True, tag="rent-later"):
     """It would be rented at a later moment."""
 
     rent_at: float
@@ -353,7 +353,7 @@ class RentLater(Kind, frozen=True, kw_only=True, tag="rent-later"):
     policy: str
 
 
-class Rentable(Kind, frozen=True, kw_only=True, tag="rentable"):
+class Rentable(RejectionKind, frozen=True, kw_only=True, tag="rentable"):
     """Nothing is in the way of renting it."""
 
     cost_usd: float
@@ -363,19 +363,19 @@ class Rentable(Kind, frozen=True, kw_only=True, tag="rentable"):
 # -- how a place stands to a job ----------------------------------------------------------------------------------------
 
 
-class Booting(Kind, frozen=True, kw_only=True, tag="booting"):
+class Booting(RejectionKind, frozen=True, kw_only=True, tag="booting"):
     """It is rented, and boots."""
 
     start_at: float
 
 
-class InUse(Kind, frozen=True, kw_only=True, tag="in-use"):
+class InUse(RejectionKind, frozen=True, kw_only=True, tag="in-use"):
     """Its hosts are used by what is not expected to end."""
 
     gpus: float
 
 
-class Busy(Kind, frozen=True, kw_only=True, tag="busy"):
+class Busy(RejectionKind, frozen=True, kw_only=True, tag="busy"):
     """What is free there does not hold it. `lacks`: `hosts`, `rest` (CPUs or memory beside GPUs), or `cpus`."""
 
     asked: Asked
@@ -387,18 +387,18 @@ class Busy(Kind, frozen=True, kw_only=True, tag="busy"):
     """How many of its nodes there are hosts for."""
 
 
-class FitsNow(Kind, frozen=True, kw_only=True, tag="fits-now"):
+class FitsNow(RejectionKind, frozen=True, kw_only=True, tag="fits-now"):
     """It fits there."""
 
 
-class InForm(Kind, frozen=True, kw_only=True, tag="in-form"):
+class InForm(RejectionKind, frozen=True, kw_only=True, tag="in-form"):
     """In one of its forms."""
 
     form: FormTaken
     why: "Reason"
 
 
-class WithData(Kind, frozen=True, kw_only=True, tag="with-data"):
+class WithData(RejectionKind, frozen=True, kw_only=True, tag="with-data"):
     """And what bringing its data there takes, and how long ago the place was heard."""
 
     why: "Reason"

@@ -3,7 +3,9 @@
 import msgspec
 
 
-class Kind(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="kind"):
+class RejectionKind(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="kind"
+):
     """What all reasons have: the name of their kind, written as `kind`."""
 
 
@@ -18,7 +20,7 @@ class Brought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     unknown_count: int = 0
 
 
-class Closed(Kind, frozen=True, kw_only=True, tag="closed"):
+class Closed(RejectionKind, frozen=True, kw_only=True, tag="closed"):
     """The place takes nothing new. `said`: what is known of why."""
 
     site: str
@@ -27,14 +29,14 @@ class Closed(Kind, frozen=True, kw_only=True, tag="closed"):
     member: str = ""
 
 
-class OutsideHours(Kind, frozen=True, kw_only=True, tag="outside-hours"):
+class OutsideHours(RejectionKind, frozen=True, kw_only=True, tag="outside-hours"):
     """A calendar has it closed."""
 
     policy: str
     until_at: float | None = None
 
 
-class ClosesSoon(Kind, frozen=True, kw_only=True, tag="closes-soon"):
+class ClosesSoon(RejectionKind, frozen=True, kw_only=True, tag="closes-soon"):
     """A calendar closes it before the job would be done."""
 
     policy: str
@@ -43,64 +45,64 @@ class ClosesSoon(Kind, frozen=True, kw_only=True, tag="closes-soon"):
     """By how much; None: it is too soon to begin at all."""
 
 
-class RentingPaused(Kind, frozen=True, kw_only=True, tag="renting-paused"):
+class RentingPaused(RejectionKind, frozen=True, kw_only=True, tag="renting-paused"):
     """An operator has paused it."""
 
 
-class HomeAway(Kind, frozen=True, kw_only=True, tag="home-away"):
+class HomeAway(RejectionKind, frozen=True, kw_only=True, tag="home-away"):
     """A site of its own may be back in a moment."""
 
     sites: tuple[str, ...]
 
 
-class OfferAvoided(Kind, frozen=True, kw_only=True, tag="offer-avoided"):
+class OfferAvoided(RejectionKind, frozen=True, kw_only=True, tag="offer-avoided"):
     """The offer has failed lately."""
 
     until_at: float
     said: str = ""
 
 
-class SavedAt(Kind, frozen=True, kw_only=True, tag="saved-at"):
+class SavedAt(RejectionKind, frozen=True, kw_only=True, tag="saved-at"):
     """What it has saved is at another site."""
 
     site: str
 
 
-class OtherSites(Kind, frozen=True, kw_only=True, tag="other-sites"):
+class OtherSites(RejectionKind, frozen=True, kw_only=True, tag="other-sites"):
     """It names the sites it may run at."""
 
     sites: tuple[str, ...]
     site: str
 
 
-class SiteExcluded(Kind, frozen=True, kw_only=True, tag="site-excluded"):
+class SiteExcluded(RejectionKind, frozen=True, kw_only=True, tag="site-excluded"):
     """It excludes the site."""
 
     site: str
 
 
-class SiteRefused(Kind, frozen=True, kw_only=True, tag="site-refused"):
+class SiteRefused(RejectionKind, frozen=True, kw_only=True, tag="site-refused"):
     """The site has refused or evicted it."""
 
     site: str
     until_at: float
 
 
-class OtherKinds(Kind, frozen=True, kw_only=True, tag="other-kinds"):
+class OtherKinds(RejectionKind, frozen=True, kw_only=True, tag="other-kinds"):
     """It names the kinds of site it may run at."""
 
     kinds: tuple[str, ...]
     site_kind: str
 
 
-class LabelsMissing(Kind, frozen=True, kw_only=True, tag="labels-missing"):
+class LabelsMissing(RejectionKind, frozen=True, kw_only=True, tag="labels-missing"):
     """It asks for labels, written `key=value`, that the site has not."""
 
     labels: tuple[str, ...]
     site: str
 
 
-class LendsToOthers(Kind, frozen=True, kw_only=True, tag="lends-to-others"):
+class LendsToOthers(RejectionKind, frozen=True, kw_only=True, tag="lends-to-others"):
     """The site lends to others. `usable`: a queue of these that its owner may use."""
 
     site: str
@@ -111,7 +113,7 @@ class LendsToOthers(Kind, frozen=True, kw_only=True, tag="lends-to-others"):
     usable: str = ""
 
 
-class Untrusted(Kind, frozen=True, kw_only=True, tag="untrusted"):
+class Untrusted(RejectionKind, frozen=True, kw_only=True, tag="untrusted"):
     """Nothing keeps jobs apart at the site, and it trusts others."""
 
     site: str
@@ -119,7 +121,7 @@ class Untrusted(Kind, frozen=True, kw_only=True, tag="untrusted"):
     owner: str
 
 
-class AbilityMissing(Kind, frozen=True, kw_only=True, tag="ability-missing"):
+class AbilityMissing(RejectionKind, frozen=True, kw_only=True, tag="ability-missing"):
     """The place lacks what the job needs: `images`, `data`, a runtime's or agent's ability."""
 
     ability: str
@@ -127,13 +129,13 @@ class AbilityMissing(Kind, frozen=True, kw_only=True, tag="ability-missing"):
     offered: bool = False
 
 
-class Unfenced(Kind, frozen=True, kw_only=True, tag="unfenced"):
+class Unfenced(RejectionKind, frozen=True, kw_only=True, tag="unfenced"):
     """Nothing there ends work that is cut off. `unknown`: nothing is known of that yet."""
 
     unknown: bool = False
 
 
-class RunTooLong(Kind, frozen=True, kw_only=True, tag="run-too-long"):
+class RunTooLong(RejectionKind, frozen=True, kw_only=True, tag="run-too-long"):
     """The site ends it too soon. `forecast`: by its forecast, for it has no max_duration."""
 
     longest_s: float
@@ -141,40 +143,40 @@ class RunTooLong(Kind, frozen=True, kw_only=True, tag="run-too-long"):
     forecast: bool = False
 
 
-class OtherModels(Kind, frozen=True, kw_only=True, tag="other-models"):
+class OtherModels(RejectionKind, frozen=True, kw_only=True, tag="other-models"):
     """It asks for other GPUs. `has` is empty where there are none."""
 
     models: tuple[str, ...]
     has: str = ""
 
 
-class GpuMemory(Kind, frozen=True, kw_only=True, tag="gpu-memory"):
+class GpuMemory(RejectionKind, frozen=True, kw_only=True, tag="gpu-memory"):
     """Its GPUs have less memory."""
 
     asks_mib: int
     has_mib: int
 
 
-class OtherParts(Kind, frozen=True, kw_only=True, tag="other-parts"):
+class OtherParts(RejectionKind, frozen=True, kw_only=True, tag="other-parts"):
     """Its GPUs are cut into other parts."""
 
     part: float
     asks: float
 
 
-class GpusShared(Kind, frozen=True, kw_only=True, tag="gpus-shared"):
+class GpusShared(RejectionKind, frozen=True, kw_only=True, tag="gpus-shared"):
     """Its GPUs are shared, and whole ones are asked for. `part`: the job could ask for a part."""
 
     part: bool = False
 
 
-class GpusWhole(Kind, frozen=True, kw_only=True, tag="gpus-whole"):
+class GpusWhole(RejectionKind, frozen=True, kw_only=True, tag="gpus-whole"):
     """None of its GPUs is shared."""
 
     gpus: bool = True
 
 
-class NotOnOneHost(Kind, frozen=True, kw_only=True, tag="not-on-one-host"):
+class NotOnOneHost(RejectionKind, frozen=True, kw_only=True, tag="not-on-one-host"):
     """No host there holds all its nodes."""
 
     nodes: int
@@ -183,34 +185,34 @@ class NotOnOneHost(Kind, frozen=True, kw_only=True, tag="not-on-one-host"):
     memory_mib: int
 
 
-class NotLabelled(Kind, frozen=True, kw_only=True, tag="not-labelled"):
+class NotLabelled(RejectionKind, frozen=True, kw_only=True, tag="not-labelled"):
     """No label says what its hosts share."""
 
     label: str
 
 
-class GpusPerNode(Kind, frozen=True, kw_only=True, tag="gpus-per-node"):
+class GpusPerNode(RejectionKind, frozen=True, kw_only=True, tag="gpus-per-node"):
     """No host there has so many."""
 
     asks: float
     has: float = 0.0
 
 
-class CpusPerNode(Kind, frozen=True, kw_only=True, tag="cpus-per-node"):
+class CpusPerNode(RejectionKind, frozen=True, kw_only=True, tag="cpus-per-node"):
     """No host there has so many."""
 
     asks_milli: int
     has_milli: int
 
 
-class MemoryPerNode(Kind, frozen=True, kw_only=True, tag="memory-per-node"):
+class MemoryPerNode(RejectionKind, frozen=True, kw_only=True, tag="memory-per-node"):
     """No host there has so much."""
 
     asks_mib: int
     has_mib: int
 
 
-class GangTooLarge(Kind, frozen=True, kw_only=True, tag="gang-too-large"):
+class GangTooLarge(RejectionKind, frozen=True, kw_only=True, tag="gang-too-large"):
     """Even empty the place does not hold it. `leased`: it is rented already; `shut`: so many members that take nothing new would help, the first by name."""
 
     holds: int
@@ -225,56 +227,56 @@ class GangTooLarge(Kind, frozen=True, kw_only=True, tag="gang-too-large"):
     host_cpus_milli: int = 0
 
 
-class OtherMarket(Kind, frozen=True, kw_only=True, tag="other-market"):
+class OtherMarket(RejectionKind, frozen=True, kw_only=True, tag="other-market"):
     """The job asks for the other market."""
 
     market: str
 
 
-class Denied(Kind, frozen=True, kw_only=True, tag="denied"):
+class Denied(RejectionKind, frozen=True, kw_only=True, tag="denied"):
     """A policy forbids it."""
 
     policy: str
     said: str = ""
 
 
-class NoRightToRent(Kind, frozen=True, kw_only=True, tag="no-right-to-rent"):
+class NoRightToRent(RejectionKind, frozen=True, kw_only=True, tag="no-right-to-rent"):
     """Its owner may not rent in its queue."""
 
     queue: str
 
 
-class OnlyAdvises(Kind, frozen=True, kw_only=True, tag="only-advises"):
+class OnlyAdvises(RejectionKind, frozen=True, kw_only=True, tag="only-advises"):
     """The policy rents nothing."""
 
     policy: str
 
 
-class DataKept(Kind, frozen=True, kw_only=True, tag="data-kept"):
+class DataKept(RejectionKind, frozen=True, kw_only=True, tag="data-kept"):
     """The policy does not let its data leave."""
 
     policy: str
 
 
-class NoBurstPolicy(Kind, frozen=True, kw_only=True, tag="no-burst-policy"):
+class NoBurstPolicy(RejectionKind, frozen=True, kw_only=True, tag="no-burst-policy"):
     """No policy lets its queue rent there."""
 
     queue: str
 
 
-class PolicyOff(Kind, frozen=True, kw_only=True, tag="policy-off"):
+class PolicyOff(RejectionKind, frozen=True, kw_only=True, tag="policy-off"):
     """The policy is switched off."""
 
     policy: str
 
 
-class PolicyHours(Kind, frozen=True, kw_only=True, tag="policy-hours"):
+class PolicyHours(RejectionKind, frozen=True, kw_only=True, tag="policy-hours"):
     """The policy is outside its hours."""
 
     policy: str
 
 
-class PriceLimit(Kind, frozen=True, kw_only=True, tag="price-limit"):
+class PriceLimit(RejectionKind, frozen=True, kw_only=True, tag="price-limit"):
     """It is dearer by the hour than policies admit."""
 
     policy: str
@@ -282,13 +284,13 @@ class PriceLimit(Kind, frozen=True, kw_only=True, tag="price-limit"):
     limit_usd_h: float
 
 
-class NoMaxDuration(Kind, frozen=True, kw_only=True, tag="no-max-duration"):
+class NoMaxDuration(RejectionKind, frozen=True, kw_only=True, tag="no-max-duration"):
     """Nothing bounds what it would cost."""
 
     enough_s: float
 
 
-class MaxCost(Kind, frozen=True, kw_only=True, tag="max-cost"):
+class MaxCost(RejectionKind, frozen=True, kw_only=True, tag="max-cost"):
     """It could cost more than it may. `policy`: whose limit that is; empty: the job's own."""
 
     worst_usd: float

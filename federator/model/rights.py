@@ -1,6 +1,6 @@
 """Rights: who is a team, who may submit to a queue and within which limits, and how a person stands to a job.
 
-Policies say them (`Team`, and `allow` and `admins` of a `Queue`); `federator.control.governing.authority` decides by them. No plan depends on them: a
+Policies say them (`Team`, and `allow` and `admins` of a `Queue`); `federator.control.administration.authority` decides by them. No plan depends on them: a
 right is tested when a job is submitted or changed, and what follows for plans is in the job's record.
 """
 

@@ -93,7 +93,7 @@ class Recurrence(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.cron}{zone}" if self.cron else format_duration(self.interval_s)
 
 
-class Note(msgspec.Struct, frozen=True):
+class SeriesNote(msgspec.Struct, frozen=True):
     """What became of a time at which no run, or a late one, was submitted."""
 
     at: float
@@ -146,7 +146,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Who has resumed it while its owner had no token: until there is one again it goes on all the same."""
     ended_at: float | None = None
     ended_because: str = ""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[SeriesNote, ...] = ()
     """The newest last."""
 
     @property
@@ -176,34 +176,34 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
         """With one more note, unless it is the last one again."""
         if self.notes and self.notes[-1].text == text:
             return self
-        return replace(self, notes=(*self.notes, Note(now, text))[-NOTES:])
+        return replace(self, notes=(*self.notes, SeriesNote(now, text))[-NOTES:])
 
 
-class Look(NamedTuple):
+class SeriesCheck(NamedTuple):
     """A series as it is now, and whether the run that it owes is to be submitted."""
 
     series: Series
     submits: bool
 
 
-def look(series: Series, now: float, running: str) -> Look:
+def look(series: Series, now: float, running: str) -> SeriesCheck:
     """What is due now. `running`: the name of the newest run, if that is not over.
 
     However long nobody looked, one run is made up for: the last that was due.
     """
     if series.status is not SeriesStatus.ACTIVE:
-        return Look(series, submits=False)
+        return SeriesCheck(series, submits=False)
     series = _come_due(_put_back(series, now), now, running)
     every, owed_at = series.every, series.owed_at
     if owed_at is None:
         if series.next_at is None:
             series = replace(series, ended_at=now, ended_because="no more runs are due")
-        return Look(series, submits=False)
+        return SeriesCheck(series, submits=False)
     if every.submit_within_s is not None and now - owed_at > every.submit_within_s:
         within = format_duration(every.submit_within_s)
         series = series.noted(now, f"{_due(owed_at)} is left out: it could not be submitted within {within}")
-        return Look(replace(series, owed_at=None), submits=False)
-    return Look(series, submits=not running)
+        return SeriesCheck(replace(series, owed_at=None), submits=False)
+    return SeriesCheck(series, submits=not running)
 
 
 def _come_due(series: Series, now: float, running: str) -> Series:

@@ -8,7 +8,7 @@ import asyncio
 import random
 
 from federator.assembly import Core, assemble
-from federator.control.governing.desk import Compiled
+from federator.control.administration.policy_service import Compiled
 from federator.control.record.records import Changes
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.ids import IdSource
@@ -37,8 +37,8 @@ from federator.simulation.world import World, WorldSite
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.link import JoinRequest
-from federator_agent.core.lending import HostPool, with_shares
-from federator_agent.core.lending import Site as LentSite
+from federator_agent.core.lent_capacity import HostPool, with_shares
+from federator_agent.core.lent_capacity import Site as LentSite
 from federator_policies.documents import compile_set, load
 
 TURN_EVERY_S = 60.0
@@ -89,7 +89,7 @@ class Federation:
         """Start the dispatcher, put the policies in force, and let every site connect and report."""
         await self.core.start()
         if policies := all_policies(self.world):
-            verdict = await self.core.desk.apply(ROOT, policies, "the world's policies")
+            verdict = await self.core.policy_service.apply(ROOT, policies, "the world's policies")
             if verdict.problems:
                 first = verdict.problems[0]
                 raise Invalid(first.detail, field=first.field or "policies", remedy=first.remedy)

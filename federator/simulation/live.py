@@ -13,7 +13,7 @@ from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.simulation.world_files import MEMORY_MIB_PER_GPU
 from federator.wire.recorded import RecordedJob, RecordedPool, RecordedSite, RecordedWorld
-from federator_agent.core.lending import HostPool
+from federator_agent.core.lent_capacity import HostPool
 
 
 class Live(NamedTuple):

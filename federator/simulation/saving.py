@@ -12,7 +12,7 @@ from federator.simulation.traces import PLAIN_COLUMNS
 from federator.simulation.work import TraceForm, TraceJob
 from federator.simulation.world import World, WorldSite
 from federator.wire.yamltext import read_document, write_document
-from federator_agent.core.lending import HostPool
+from federator_agent.core.lent_capacity import HostPool
 
 
 def world_yaml(world: World, policies: str = "") -> str:

@@ -23,7 +23,7 @@ from federator.simulation.work import Progress
 from federator.wire import link
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.lending import Site
+from federator_agent.core.lent_capacity import Site
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Record, State
 

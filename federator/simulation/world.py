@@ -9,7 +9,7 @@ from federator.model.capacity import Offer
 from federator.model.sites import SiteKind
 from federator.simulation.clouds import Mood
 from federator.simulation.sites import Conditions
-from federator_agent.core.lending import HostPool
+from federator_agent.core.lent_capacity import HostPool
 
 
 class WorldSite(msgspec.Struct, frozen=True, kw_only=True):

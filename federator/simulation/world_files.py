@@ -26,7 +26,7 @@ from federator.wire import fields
 from federator.wire.faults import told_in, with_line
 from federator.wire.named_files import read_number, read_text
 from federator.wire.yamltext import read_document
-from federator_agent.core.lending import HostPool
+from federator_agent.core.lent_capacity import HostPool
 
 GPU_MEMORY_MIB = {
     "T4": 16384,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
-from federator.solving.frames import HEADER_BYTES, Ask, Told, body_length, pack
+from federator.solving.frames import HEADER_BYTES, Ask, Reply, body_length, pack
 
 T = TypeVar("T")
 
@@ -168,11 +168,11 @@ class ChildSolver:
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
 
-    async def _read(self, process: asyncio.subprocess.Process) -> Told:
+    async def _read(self, process: asyncio.subprocess.Process) -> Reply:
         assert process.stdout is not None, "the child was started with pipes"
         header = await process.stdout.readexactly(HEADER_BYTES)
         body = await process.stdout.readexactly(body_length(header))
-        return msgspec.msgpack.decode(body, type=Told)
+        return msgspec.msgpack.decode(body, type=Reply)
 
     async def _replace(self, why: str) -> None:
         """Kill the child; the spare takes its place, or another is started, without waiting until that one is ready."""

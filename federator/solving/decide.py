@@ -11,17 +11,17 @@ from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns
-from federator.planning.linear.leading import lead_starts
+from federator.planning.linear.whole_line_rentals import lead_starts
 from federator.planning.plans.greedy import QUICK, drop_needless, plan_quickly, with_rentals
-from federator.planning.plans.interpret import write_plan
-from federator.planning.plans.preferring import keep_order
+from federator.planning.plans.plan_builder import write_plan
+from federator.planning.plans.preference import keep_order
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording import moment, money
 from federator.planning.world.problem import World
 from federator.solving import linear, local_search
 from federator.solving.frames import LEAD, STAGES
+from federator.solving.job_order import order_of
 from federator.solving.least import least_usd
-from federator.solving.ordering import order_of
 
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""

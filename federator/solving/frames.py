@@ -27,7 +27,7 @@ class Ask(msgspec.Struct, frozen=True):
     """Not a decision is asked for, but how good this one is: an encoded `Plan` of the problem."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True):
     """The answer to `number`: an encoded `Plan` (or `Outlook`, or `Proof`; empty: there is none), or what went wrong. Number 0 says that the child is ready."""
 
     number: int
@@ -35,10 +35,10 @@ class Told(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-READY = Told(number=0)
+READY = Reply(number=0)
 
 
-def pack(message: Ask | Told) -> bytes:
+def pack(message: Ask | Reply) -> bytes:
     """A message with its length before it. Raises ValueError when it is over the limit."""
     body = msgspec.msgpack.encode(message)
     if len(body) > MAX_FRAME_BYTES:

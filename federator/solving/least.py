@@ -7,9 +7,9 @@ import numpy as np
 
 from federator.planning.kernels import late_shares
 from federator.planning.kernels import tables as t
-from federator.planning.scheduling.cases import cases_of
+from federator.planning.scheduling.model_arrays import numbers_of
 from federator.planning.scheduling.objective import Evaluator
-from federator.planning.scheduling.ways import numbers_of
+from federator.planning.scheduling.rental_arrays import cases_of
 
 
 def least_usd(evaluator: Evaluator) -> float:

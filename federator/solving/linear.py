@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.columns import ColumnKind, Columns
 from federator.planning.linear.terms import Floats, Ints
 from federator.solving import column_generation
 from federator.solving.glop import Matrix, Model, Relaxed
@@ -126,7 +126,7 @@ def _cheapest(columns: Columns, first: Relaxed) -> Ints:
     nth = np.arange(len(order)) - np.searchsorted(klass, klass)
     kept = first.values > WHOLE
     kept[order[nth < DIVED_PER_CLASS]] = True
-    kept |= (columns.kind == Kind.SLACK) | (columns.kind == Kind.NEVER)
+    kept |= (columns.kind == ColumnKind.SLACK) | (columns.kind == ColumnKind.NEVER)
     return np.flatnonzero(kept)
 
 

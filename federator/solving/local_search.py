@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import machines
-from federator.planning.places.yard import Lot, need_of
-from federator.planning.renting.case import Case
+from federator.planning.places.host_sets import HostSet, need_of
+from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.scheduling.objective import CARRYING_OUT, Evaluator, Scored
 
 TRIALS = 80
@@ -98,7 +98,7 @@ def _against(judge: Evaluator, best: Scored, job: JobView, place: int, *, only: 
 
 def _beside(judge: Evaluator, job: JobView, place: int, others: Mapping[str, int]) -> dict[str, int]:
     """The job's start, and of the others those that still fit beside it, and that there are still machines for."""
-    world, lots, stocks = judge.world, dict[int, Lot](), judge.world.stocks.copy()
+    world, host_sets, stocks = judge.world, dict[int, HostSet](), judge.world.stocks.copy()
     kept: dict[str, int] = {}
     for name, choice in ((job.id, place), *others.items()):
         at = world.place_of(choice)
@@ -109,8 +109,8 @@ def _beside(judge: Evaluator, job: JobView, place: int, others: Mapping[str, int
                 continue
             stocks.take(at, needed)
         else:
-            lot = lots[at] if at in lots else lots.setdefault(at, world.lot(at))
-            if lot.take(need_of(view), view.nodes) is None:
+            host_set = host_sets[at] if at in host_sets else host_sets.setdefault(at, world.host_set(at))
+            if host_set.take(need_of(view), view.nodes) is None:
                 continue
         kept[name] = choice
     return kept
@@ -125,7 +125,7 @@ def _places(judge: Evaluator, job: JobView) -> list[int]:
     offers = [
         place
         for place in world.offers(job)
-        if isinstance(case := bursting.case(job, place), Case) and case.is_now(world.now)
+        if isinstance(case := bursting.case(job, place), BurstCandidate) and case.is_now(world.now)
     ]
     return [*world.home(job), *leases, *offers]
 

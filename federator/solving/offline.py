@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from federator.model.datasets import Moves
 from federator.model.plans import Place, Plan, Preempt, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView, Problem
-from federator.planning.explaining.ranges import ranges
+from federator.planning.explanations.ranges import ranges
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording.told import because_of, told_waiting
 from federator.planning.world.buckets import BUCKETS_H
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from federator.solving.frames import STAGES
-from federator.solving.judging import certificate_of, objective_of, starts_of, turns_of
+from federator.solving.plan_check import certificate_of, objective_of, starts_of, turns_of
 from federator.wire.solver_plan import (
     FORMAT,
     Assignment,

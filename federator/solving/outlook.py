@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
-from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.columns import ColumnKind, Columns
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.outlook import LEAST
 from federator.planning.world.problem import World
 from federator.solving import linear
 from federator.solving.glop import Relaxed
 
-AT_ONCE = (Kind.NOW, Kind.RENT, Kind.SHARE)
+AT_ONCE = (ColumnKind.NOW, ColumnKind.RENT, ColumnKind.SHARE)
 DIGITS = 6
 MOST_CHOICES = 400_000
 """Classes × places of a line, up to which it is looked at: some 1.5 million columns, and 2 GB."""
@@ -84,7 +84,7 @@ def _told(table: Columns, found: Relaxed, number_of: Mapping[str, int], world: W
 
 def _starts(table: Columns, found: Relaxed, number_of: Mapping[str, int]) -> Iterator[_Start]:
     """What the plan starts. What the model takes for one class, and the line for several, is shared out by their sizes."""
-    used = np.flatnonzero((found.values > LEAST) & (table.klass >= 0) & (table.kind != Kind.NEVER))
+    used = np.flatnonzero((found.values > LEAST) & (table.klass >= 0) & (table.kind != ColumnKind.NEVER))
     used = used[np.lexsort((used, table.start_s[used], table.klass[used]))]
     at_once = np.isin(table.kind[used], AT_ONCE).tolist()
     for column, soon in zip(used.tolist(), at_once, strict=True):
@@ -92,7 +92,7 @@ def _starts(table: Columns, found: Relaxed, number_of: Mapping[str, int]) -> Ite
         start_s, value = round(float(table.start_s[column]), DIGITS), float(found.values[column])
         for number, count in Counter(number_of[job.id] for job in members).items():
             jobs = round(value * count / len(members), DIGITS)
-            rents, choice = bool(table.kind[column] == Kind.RENT), int(table.place[column])
+            rents, choice = bool(table.kind[column] == ColumnKind.RENT), int(table.place[column])
             yield _Start(column, number, start_s, jobs, soon, choice, rents)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.columns import ColumnKind, Columns
 from federator.planning.linear.terms import Floats, Ints
 
 
@@ -179,7 +179,7 @@ def pack(columns: Columns) -> Packed:
         sign=sign,
         serves=serves,
         rows=len(columns.rows),
-        never=np.flatnonzero(columns.kind[origin] == Kind.NEVER),
+        never=np.flatnonzero(columns.kind[origin] == ColumnKind.NEVER),
     )
 
 

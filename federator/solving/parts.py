@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 
 from federator.model.snapshot import JobView
 from federator.planning.linear import columns as cut
-from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.columns import ColumnKind, Columns
 from federator.planning.linear.terms import Floats, Ints
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS
@@ -242,7 +242,7 @@ class _Line:
 
 def _kept(part: _Made, chosen: column_generation.Bools) -> _Kept:
     """The chosen columns of a part, and those that any decision needs, or that there must be."""
-    committed = (part.kind == Kind.NOW) | (part.kind == Kind.RENT)
+    committed = (part.kind == ColumnKind.NOW) | (part.kind == ColumnKind.RENT)
     for values in part.decided:
         chosen = chosen | (committed & (values > 0.0))
     few = np.flatnonzero(chosen | column_generation.always(part.packed))

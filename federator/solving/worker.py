@@ -18,29 +18,29 @@ from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning import kernels
 from federator.solving.decide import decide
-from federator.solving.frames import HEADER_BYTES, READY, Ask, Told, body_length, pack
-from federator.solving.judging import prove
+from federator.solving.frames import HEADER_BYTES, READY, Ask, Reply, body_length, pack
 from federator.solving.outlook import look_ahead
 from federator.solving.parentage import die_with_parent
+from federator.solving.plan_check import prove
 
 NICENESS = 5
 """The dispatcher's own loop goes first."""
 
 
-def answer(ask: Ask) -> Told:
+def answer(ask: Ask) -> Reply:
     """Decide one problem; an exception is an answer too."""
     try:
         problem = msgspec.msgpack.decode(ask.problem, type=Problem)
         if ask.counts:
             outlook = look_ahead(problem, ask.counts)
-            return Told(number=ask.number, plan=b"" if outlook is None else msgspec.msgpack.encode(outlook))
+            return Reply(number=ask.number, plan=b"" if outlook is None else msgspec.msgpack.encode(outlook))
         if ask.certify:
             proof = prove(problem, msgspec.msgpack.decode(ask.certify, type=Plan))
-            return Told(number=ask.number, plan=b"" if proof is None else msgspec.msgpack.encode(proof))
+            return Reply(number=ask.number, plan=b"" if proof is None else msgspec.msgpack.encode(proof))
         plan = decide(problem, seed=ask.seed, stages=ask.stages)
     except Exception as error:  # noqa: BLE001 - the parent falls back on greedy whatever it was, and logs it
-        return Told(number=ask.number, error=f"{type(error).__name__}: {error}")
-    return Told(number=ask.number, plan=msgspec.msgpack.encode(plan))
+        return Reply(number=ask.number, error=f"{type(error).__name__}: {error}")
+    return Reply(number=ask.number, plan=msgspec.msgpack.encode(plan))
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:

@@ -170,7 +170,7 @@ def _from_text(text: str, path: str) -> Accelerators:
 
 
 def _no_count(part: str, text: str, path: str) -> None:
-    """What is read as a model and was meant as a count: `4xA100`, `A100x4`, `lots`."""
+    """What is read as a model and was meant as a count: `4xA100`, `A100x4`, `host_sets`."""
     times = _TIMES.fullmatch(part)
     if times is not None:
         count, model = times["first"] or times["last"], times["after"] or times["before"]

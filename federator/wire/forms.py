@@ -28,7 +28,7 @@ _EXAMPLE = "write for example {1: 1.0, 2: 1.9, 4: 3.5}"
 _SIZE = re.compile(r"[1-9][0-9]{0,3}")
 
 
-class Asked(NamedTuple):
+class RequestedResources(NamedTuple):
     """As the fields of a `JobSpec` that they become."""
 
     nodes: int
@@ -95,7 +95,7 @@ def asked_of(
     scaling: Mapping[int, float] | None,
     *,
     elastic: bool,
-) -> Asked:
+) -> RequestedResources:
     """Of a job file's `resources`, its `nodes`, `min_nodes` and `max_nodes`, and `scaling`. `elastic`: it can save itself. Raises `Invalid`."""
     written, ordered = _entries(resources)
     entries = tuple(sizes_of(value, path) for value, path in written)
@@ -124,9 +124,9 @@ def asked_of(
     ranges = _Ranges(count, counts, entries, ranged)
     forms = _forms(ranges, scaling)
     if len(forms) == 1:
-        return Asked(count, entries[0][0])
+        return RequestedResources(count, entries[0][0])
     changes = elastic and (low < high or any(len(sizes) > 1 for sizes in entries))
-    return Asked(
+    return RequestedResources(
         count,
         entries[0][0],
         left_out=_left_out(ranges, scaling),

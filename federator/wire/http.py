@@ -14,7 +14,7 @@ from federator.model.jobs import Job, JobSpec, label_of
 from federator.model.placements import Part
 from federator.model.plans import Explanation, Waiting
 from federator.model.reasons import Reason
-from federator.model.series import Note, Recurrence
+from federator.model.series import Recurrence, SeriesNote
 from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.rights import QueueRights
 
@@ -230,7 +230,7 @@ class SeriesDetail(msgspec.Struct, frozen=True, kw_only=True):
 
     series: SeriesRow
     every: Recurrence
-    notes: tuple[Note, ...] = ()
+    notes: tuple[SeriesNote, ...] = ()
     """Times at which no run was submitted, or a late one, the newest last."""
     jobs: tuple[str, ...] = ()
     """The ids of the newest jobs of its runs, newest first."""

@@ -39,7 +39,7 @@ from federator.wire.fields import (
     duration,
     written,
 )
-from federator.wire.forms import Asked, Nodes, Scaling, asked_of
+from federator.wire.forms import Nodes, RequestedResources, Scaling, asked_of
 from federator.wire.inputs import Inputs, Place, inputs_of
 from federator.wire.needs import Image, Secrets
 from federator.wire.records import decode
@@ -347,7 +347,7 @@ def spec_hash(spec: JobSpec) -> str:
     return content_hash(encode_spec(spec))
 
 
-def _spec(file: JobFile, asked: Asked) -> JobSpec:
+def _spec(file: JobFile, asked: RequestedResources) -> JobSpec:
     if (file.run is None) == (file.command is None):
         raise Invalid(
             "both run and command are given" if file.run else "nothing to run",

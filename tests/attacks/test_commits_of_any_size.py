@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.governing.tokens import digest_of
+from federator.control.administration.tokens import digest_of
+from federator.control.leases.lease_endings import interrupted
 from federator.control.record.records import Changes
-from federator.control.renting.lease_endings import interrupted
 from federator.control.turns import committer, set_aside, turn
 from federator.control.turns.job_views import JobViews
 from federator.kernel.errors import TooLarge
@@ -159,7 +159,7 @@ async def test_sixty_jobs_on_one_machine_that_is_taken_back_are_all_told(world: 
     taken = msgspec.structs.replace(world.core.records.leases[lease.id], status=LeaseStatus.INTERRUPTED)
     await world.put(taken)
     sizes = counted(world)
-    await interrupted(world.core.records, world.core.executor.scribe, lease.id, "it is taken back")
+    await interrupted(world.core.records, world.core.executor.event_writer, lease.id, "it is taken back")
     assert statuses(world, jobs) == {JobStatus.SUSPENDING}
     assert {world.placement(job).order for job in jobs} == {Order.STOP}
     assert world.core.records.leases[lease.id].status is LeaseStatus.DRAINING

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientSession, WSMsgType
 
 from federator.api.connections import LEAST, Connection, Connections, places
-from federator.api.listening import serving
+from federator.api.listener import serving
 from federator.api.server import build_app
 from federator.api.tally import EVERY_S, MOST_KEYS, OTHERS, Tally
 from federator.model.rights import TeamRule

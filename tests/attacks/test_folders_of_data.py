@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.errors import Damaged, FederatorError, Forbidden, Invalid, NotFound, TooLarge
-from federator_agent import clearing
+from federator_agent import job_folders
 from federator_agent.data import sources
 from federator_agent.data.allowed import Allowed, DataRules
-from federator_agent.data.checkpoints import Kept, Pointer
+from federator_agent.data.checkpoints import JobCheckpoints, Pointer
 from federator_agent.data.files import FileSource
 from federator_agent.data.inputs import Inputs
 from federator_agent.data.sources import READ_BYTES, Item, Sources
@@ -19,7 +19,7 @@ from tests.support.data_rules import ANYWHERE
 
 
 async def test_a_folder_that_is_too_deep_is_refused_and_not_tried_again(tmp_path: Path) -> None:
-    nest(tmp_path / "kept", clearing.MOST_LEVELS + 1)
+    nest(tmp_path / "kept", job_folders.MOST_LEVELS + 1)
     with pytest.raises(Invalid, match="nested more than 256 deep"):
         await FileSource(ANYWHERE).items(f"file://{tmp_path}/kept")
 
@@ -48,9 +48,9 @@ async def test_a_folder_that_jobs_read_where_it_lies_is_not_looked_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten million files are an honest input; and each start of a job would have counted them."""
-    nest(tmp_path / "data", clearing.MOST_LEVELS + 1)
+    nest(tmp_path / "data", job_folders.MOST_LEVELS + 1)
     (tmp_path / "inputs").mkdir()
-    monkeypatch.setattr(clearing, "walk", None)
+    monkeypatch.setattr(job_folders, "walk", None)
     uri = f"file://{tmp_path}/data"
     found = await Inputs(tmp_path / "inputs", Sources(ANYWHERE), None).bring(uri, set, lambda _: None)
     assert found == tmp_path / "data"
@@ -88,7 +88,9 @@ async def test_a_folder_in_the_place_of_a_checkpoint_is_called_damaged(tmp_path:
     pointer = Pointer(1, 1, "000001-000001-0.tar.gz", 1, "0" * 64)
     nest(tmp_path / "job" / pointer.archive, 2)
     with pytest.raises(Damaged, match="is a folder"):
-        await Kept(Sources(ANYWHERE), f"file://{tmp_path}", "job", 0).fetch(pointer, tmp_path / "into")
+        await JobCheckpoints(Sources(ANYWHERE), f"file://{tmp_path}", "job", 0).fetch(
+            pointer, tmp_path / "into"
+        )
 
 
 async def test_many_files_of_an_input_make_few_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +142,7 @@ def untouched(place: Path) -> bool:
     ] and {file.read_text() for file in (place / "others").iterdir()} == {"of others"}  # fmt: skip
 
 
-async def every_use(kept: Kept, place: Path) -> None:
+async def every_use(kept: JobCheckpoints, place: Path) -> None:
     """Whatever an agent does with a job's checkpoints is refused."""
     for use in (
         kept.pointers,
@@ -159,7 +161,7 @@ async def every_use(kept: Kept, place: Path) -> None:
 async def test_a_link_in_the_place_of_a_jobs_checkpoints_is_not_followed(place: Path, target: str) -> None:
     """Whoever may write there knows the job's id while it waits. The agent, maybe root, wrote and removed files where the link led."""
     (place / "kept" / "j-1").symlink_to(place / target)
-    await every_use(Kept(Sources(ANYWHERE), f"file://{place}/kept", "j-1", 0), place)
+    await every_use(JobCheckpoints(Sources(ANYWHERE), f"file://{place}/kept", "j-1", 0), place)
     assert untouched(place)
     assert names(place) == ["archive.tar.gz", "kept", "others"]
     assert names(place / "kept") == ["j-1"]
@@ -167,7 +169,7 @@ async def test_a_link_in_the_place_of_a_jobs_checkpoints_is_not_followed(place: 
 
 async def test_a_link_in_the_place_of_an_archive_is_replaced_and_not_written_through(place: Path) -> None:
     """A link to a folder had the new file put into that folder."""
-    kept = Kept(Sources(ANYWHERE), f"file://{place}/kept", "j-1", 0)
+    kept = JobCheckpoints(Sources(ANYWHERE), f"file://{place}/kept", "j-1", 0)
     (place / "kept" / "j-1").mkdir()
     (place / "kept" / "j-1" / "000002-000001-0.tar.gz").symlink_to(place / "others")
     (place / "kept" / "j-1" / "latest-000002-0.json").symlink_to(place / "others" / "latest-000001-0.json")
@@ -188,7 +190,7 @@ async def test_a_folder_that_became_a_link_after_the_job_was_checked_is_refused(
     """The address is checked before a job starts; hours later it may lead elsewhere."""
     (place / "kept" / "ada").mkdir()
     sources = ruled(place, f"file://{place}/kept")
-    kept = Kept(sources, f"file://{place}/kept/ada", "j-1", 0)
+    kept = JobCheckpoints(sources, f"file://{place}/kept/ada", "j-1", 0)
     await kept.push(place / "archive.tar.gz", 1, 1)
     (place / "kept" / "ada").rename(place / "kept" / "bob")
     (place / "kept" / "ada").symlink_to(place / "others")
@@ -196,7 +198,7 @@ async def test_a_folder_that_became_a_link_after_the_job_was_checked_is_refused(
         await kept.push(place / "archive.tar.gz", 1, 2)
     with pytest.raises(Forbidden, match=r"leads to .*others"):
         await kept.pointers()
-    below = Kept(sources, f"file://{place}/kept/ada/deep/er", "j-1", 0)
+    below = JobCheckpoints(sources, f"file://{place}/kept/ada/deep/er", "j-1", 0)
     with pytest.raises(Forbidden, match=r"leads to .*others"):
         await below.push(place / "archive.tar.gz", 1, 2)
     assert untouched(place)
@@ -209,19 +211,21 @@ async def test_no_link_leads_into_the_folder_of_the_agent(place: Path) -> None:
     (place / "state").mkdir()
     (place / "kept" / "ada").symlink_to(place / "state")
     sources = Sources(DataRules(None, (place / "state",)).check_folder)
-    kept = Kept(sources, f"file://{place}/kept/ada", "j-1", 0)
+    kept = JobCheckpoints(sources, f"file://{place}/kept/ada", "j-1", 0)
     with pytest.raises(Forbidden, match=r"leads to .*state"):
         await kept.push(place / "archive.tar.gz", 1, 1)
     assert names(place / "state") == []
 
 
 async def test_folders_that_lack_are_made_and_through_no_link(place: Path) -> None:
-    kept = Kept(ruled(place, f"file://{place}/kept"), f"file://{place}/kept/a/b", "j-1", 0)
+    kept = JobCheckpoints(ruled(place, f"file://{place}/kept"), f"file://{place}/kept/a/b", "j-1", 0)
     assert await kept.pointers() == []
     assert names(place / "kept") == [], "nothing is made by looking"
     await kept.push(place / "archive.tar.gz", 1, 1)
     assert (place / "kept/a/b/j-1/latest-000001-0.json").is_file()
     (place / "kept" / "c").symlink_to(place / "others" / "new")
     with pytest.raises(FederatorError):
-        await Kept(Sources(ANYWHERE), f"file://{place}/kept/c", "j-1", 0).push(place / "archive.tar.gz", 1, 1)
+        await JobCheckpoints(Sources(ANYWHERE), f"file://{place}/kept/c", "j-1", 0).push(
+            place / "archive.tar.gz", 1, 1
+        )
     assert untouched(place)

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from federator.hub.belief import check_report, check_statuses
 from federator.hub.frames import Ended, believe
 from federator.hub.frames import decode as decode_frame
+from federator.hub.report_validation import check_report, check_statuses
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_bytes, parse_usd
 from federator.wire import link

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator_agent import archives, clearing
+from federator_agent import archives, job_folders
 from federator_agent.data.checkpoints import files_in
 from federator_agent.spool import Spool
 
@@ -36,10 +36,10 @@ def test_folders_of_any_depth_are_removed_and_nothing_that_links_lead_to(tmp_pat
     nest(doomed, LEVELS)
     (doomed / "way-out").symlink_to(kept)
     (doomed / "d" / "way-out").symlink_to(kept)
-    clearing.remove(doomed, strict=True)
+    job_folders.remove(doomed, strict=True)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert (kept / "file").read_text() == "stays"
-    clearing.remove(doomed, strict=True)
+    job_folders.remove(doomed, strict=True)
 
 
 def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> No
     (tmp_path / "kept" / "file").write_text("stays")
     (tmp_path / "doomed").symlink_to(tmp_path / "kept")
     with pytest.raises(OSError, match="doomed"):
-        clearing.remove(tmp_path / "doomed", strict=True)
-    clearing.remove(tmp_path / "doomed")
+        job_folders.remove(tmp_path / "doomed", strict=True)
+    job_folders.remove(tmp_path / "doomed")
     assert (tmp_path / "kept" / "file").read_text() == "stays"
 
 
@@ -70,7 +70,7 @@ def test_removing_holds_few_files_open(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("os.open", opening)
     monkeypatch.setattr("os.close", closing)
-    clearing.remove(tmp_path / "doomed", strict=True)
+    job_folders.remove(tmp_path / "doomed", strict=True)
     assert not held
     assert most == 2
 
@@ -84,8 +84,8 @@ def test_what_is_looked_through_is_refused_where_it_is_too_deep(tmp_path: Path, 
     with pytest.raises(OSError, match="nested more than 256 deep"):
         look(tmp_path / "work")
     with pytest.raises(OSError, match="nested more than 256 deep"):
-        clearing.give(tmp_path / "work", os.getuid(), os.getgid())
-    clearing.remove(tmp_path / "work", strict=True)
+        job_folders.give(tmp_path / "work", os.getuid(), os.getgid())
+    job_folders.remove(tmp_path / "work", strict=True)
 
 
 def test_checkpoints_that_are_too_deep_are_dropped_when_they_are_old(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ def test_checkpoints_that_are_too_deep_are_dropped_when_they_are_old(tmp_path: P
 
 
 def test_what_is_as_deep_as_allowed_is_looked_through(tmp_path: Path) -> None:
-    nest(tmp_path / "work", clearing.MOST_LEVELS)
-    assert len(list(clearing.walk(tmp_path / "work"))) == clearing.MOST_LEVELS + 1
+    nest(tmp_path / "work", job_folders.MOST_LEVELS)
+    assert len(list(job_folders.walk(tmp_path / "work"))) == job_folders.MOST_LEVELS + 1
 
 
 def test_what_an_input_leads_to_is_not_opened_to_all(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_an_input_leads_to_is_not_opened_to_all(tmp_path: Path) -> None:
         (at / "file").symlink_to(secret)
         (at / "folder").symlink_to(closed)
         (at / "gone").symlink_to(tmp_path / "nowhere")
-    clearing.let_read(brought)
+    job_folders.let_read(brought)
     assert (secret.stat().st_mode & 0o777, closed.stat().st_mode & 0o777) == (0o600, 0o700)
     assert (brought / "below" / "own").stat().st_mode & 0o777 == 0o644
     assert brought.stat().st_mode & 0o777 == 0o755

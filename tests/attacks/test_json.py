@@ -11,8 +11,8 @@ from federator.kernel.errors import Damaged, FederatorError, Invalid
 from federator.wire import link
 from federator.wire.jsontext import decode_json, read
 from federator.wire.yamltext import read_document
-from federator_agent import home, owning
-from federator_agent.joining import raise_for
+from federator_agent import home, ownership
+from federator_agent.enrollment import raise_for
 from federator_agent.keys import STEPS, Keys
 from federator_agent.spool import Spool
 
@@ -23,7 +23,7 @@ OWN = {
     "federator/wire/jsontext.py": "the one place",
     "federator/control": "the store's own rows",
     "federator/cli/demo": "what the demonstration's own process prints",
-    "agents/federator_agent/kube/carrying.py": "the order that the agent gives its own container",
+    "agents/federator_agent/kube/data_mover.py": "the order that the agent gives its own container",
     "agents/federator_agent/local/watchdog.py": "the agent's own notes; nothing else is imported there",
     "providers/federator_providers/local/folder.py": "its own record of a machine",
 }
@@ -52,14 +52,14 @@ def test_whatever_is_wrong_is_one_error(data: bytes, kind: type) -> None:
 def test_nobody_is_ended_by_it(data: bytes, tmp_path: Path) -> None:
     """Each of these ended with a RecursionError, a UnicodeDecodeError or a ValidationError that nobody expects."""
     spool = Spool(tmp_path)
-    for name in ("identity.json", "home", owning.FILE, STEPS):
+    for name in ("identity.json", "home", ownership.FILE, STEPS):
         (tmp_path / name).write_bytes(data)
     (tmp_path / "journal").write_bytes(data + b"\n")
     looks: dict[str, Callable[[], object]] = {
         "identity": spool.identity,
         "journal": spool.read,
         "home": lambda: home.settle(tmp_path),
-        "owner": lambda: owning.mark_of(tmp_path, "lab"),
+        "owner": lambda: ownership.mark_of(tmp_path, "lab"),
         "answer": lambda: raise_for(400, data),
     }
     if data != b"[]":  # no steps at all

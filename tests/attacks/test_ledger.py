@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from federator.control.record.chain import Chain
-from federator.control.record.signing import HEAD_FILE, KEY_FILE, NOTES_FILE, Signer, is_signed
+from federator.control.record.signer import HEAD_FILE, KEY_FILE, NOTES_FILE, Signer, is_signed
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import FederatorError
 from federator.model.ledger import Head, LedgerState, Part, Seal, Verified, Verifier, head_of

@@ -9,7 +9,7 @@ import pytest
 from federator.api.rates import HEAVY, MOST_KNOWN, PLAIN, RATES, Rates
 from federator.control.record.holders import Held, Holder
 from federator.control.record.records import Changes, OutputPart, Outputs
-from federator.control.record.signing import is_signed
+from federator.control.record.signer import is_signed
 from federator.kernel.errors import TooMany
 from federator.kernel.ids import content_hash
 from federator.model.jobs import Job, JobStatus

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from federator.api import jobs, parsing
+from federator.api import jobs, parser_threads
 from federator.kernel.errors import Invalid, TooLarge
 from federator.wire.jobfile import JobRequest, read_job, read_job_text
 from federator.wire.yamltext import MAX_BYTES, MAX_PATH, MAX_VALUES, read_documents
@@ -78,7 +78,7 @@ async def test_yaml_is_read_beside_the_loop(rig: Rig, path: str, monkeypatch: py
 
 
 def test_no_more_than_two_texts_are_read_at_once() -> None:
-    assert parsing._parsers._max_workers == 2
+    assert parser_threads._parsers._max_workers == 2
 
 
 async def test_a_job_file_is_as_long_as_a_job_file_can_be(rig: Rig) -> None:

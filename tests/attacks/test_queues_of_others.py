@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from federator.control.showing.rows import team_rows
+from federator.control.queries.rows import team_rows
 from federator.kernel.errors import FederatorError, Forbidden, Invalid
 from federator.model.identity import Caller, Role, Token
 from federator.model.jobs import Job, JobStatus
@@ -259,14 +259,14 @@ async def test_an_approval_that_could_change_nothing_is_refused_and_says_what_wo
     """The job would wait on, and whoever approved it would think that it rents."""
     job = await world.submit(ADA, queue=VISION, resources={"gpus": 4}, max_duration="1h")
     before = world.job(job)
-    error = await refused(world.core.desk.approve(PAT, job, 100.0, "the paper is due"))
+    error = await refused(world.core.policy_service.approve(PAT, job, 100.0, "the paper is due"))
     assert error.describe() == (
         "ada has no right to rent in queue research/vision, so an approval would change nothing (give the right (`rent` in `allow` of "
         f"queue research/vision) and have the job submitted again, or move it to a queue where ada has it: federator update {job} --queue QUEUE)"
     )
     assert world.job(job) == before
     other = await world.submit(CY, queue=VISION, resources={"gpus": 4}, max_duration="1h")
-    await world.core.desk.approve(PAT, other, 100.0, "the paper is due")
+    await world.core.policy_service.approve(PAT, other, 100.0, "the paper is due")
     assert world.job(other).approved_usd == 100.0
 
 
@@ -303,10 +303,10 @@ async def test_the_list_of_queues_says_what_who_asks_may_do(world: World) -> Non
 
 
 async def test_applying_policies_says_whether_they_are_open_or_closed(world: World) -> None:
-    verdict = world.core.desk.validate(TEAMS)
+    verdict = world.core.policy_service.validate(TEAMS)
     assert verdict.access.startswith("closed: ")
     assert "default, research" in verdict.access
-    assert world.core.desk.validate("").access.startswith("open: ")
+    assert world.core.policy_service.validate("").access.startswith("open: ")
 
 
 async def test_the_list_of_teams_says_who_is_in_them_and_what_that_alone_gives(world: World) -> None:

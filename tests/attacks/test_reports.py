@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from federator.control.turns.observation import take
-from federator.hub.belief import MAX_HOSTS, MAX_LOCAL, check_report
+from federator.hub.report_validation import MAX_HOSTS, MAX_LOCAL, check_report
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Pool, Shape, coarser
 from federator.model.sites import GpuPart, LocalWork, SiteReport
 from federator.model.snapshot import PoolView
-from federator.planning.places import yard
+from federator.planning.places import host_sets
 from tests.support.dispatch import make_world
 
 
@@ -87,15 +87,15 @@ async def test_the_members_of_a_site_are_bounded_together_and_so_are_all_sites()
 def test_hosts_that_are_alike_are_one_object_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Counter[str] = Counter()
 
-    class Counting(yard.Host):
+    class Counting(host_sets.Host):
         def __new__(cls, *sizes: int) -> Self:
             made["hosts"] += 1
             return super().__new__(cls, *sizes)
 
-    monkeypatch.setattr(yard, "Host", Counting)
+    monkeypatch.setattr(host_sets, "Host", Counting)
     view = world_view(20_000)
-    lot = yard.Lot.of_pool(view, 0.0)
-    assert lot.room_for((8, 0, 0)) == 20_000
+    host_set = host_sets.HostSet.of_pool(view, 0.0)
+    assert host_set.room_for((8, 0, 0)) == 20_000
     assert made["hosts"] < 10
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from federator.control.governing.signing_in import USE_S, SignIn
+from federator.control.administration.sign_in import USE_S, SignIn
 from federator.model.identity import Caller, Role, Token
 from federator.model.series import Series, SeriesStatus
 from federator.settings import OidcSettings

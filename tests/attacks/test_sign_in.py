@@ -13,7 +13,7 @@ import pytest
 from joserfc import jws
 
 from federator import oidc
-from federator.control.governing.signing_in import SignIn
+from federator.control.administration.sign_in import SignIn
 from federator.oidc import OidcKeys, usable
 from tests.integration.api.conftest import rig
 from tests.integration.api.rig import Answer, Rig

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from federator.api import jobs
 from federator.api.connections import Connections
-from federator.api.listening import serving
+from federator.api.listener import serving
 from federator.control.record.records import Records
-from federator.control.submitting.acceptance import Acceptance
+from federator.control.submission.acceptance import Acceptance
 from federator.ports import Transaction
 from federator.settings import ConnectionSettings
 from federator.wire.jobfile import read_job

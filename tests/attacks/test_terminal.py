@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from federator.cli import columns
-from federator.cli.harmless import LogOutput, harmless
 from federator.cli.layout import table
 from federator.cli.output import say_error, show_data
+from federator.cli.sanitize import LogOutput, harmless
 from federator.cli.series import series_columns
 from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.telemetry import configure_logging, get_logger

@@ -5,7 +5,7 @@ import pytest
 from federator.api.routes import ROUTES
 from federator.api.scopes import scope_of
 from federator.api.table import Gate, Route
-from federator.control.governing.signing_in import USE_S
+from federator.control.administration.sign_in import USE_S
 from federator.model.identity import Scope
 from tests.integration.api.conftest import rig
 from tests.integration.api.rig import Rig

@@ -7,8 +7,8 @@ import pytest
 
 from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
-from federator.control.governing.authority import Authority
-from federator.control.governing.visibility import Sight
+from federator.control.administration.authority import Authority
+from federator.control.administration.visibility import Sight
 from federator.control.record.records import Records
 from federator.kernel.clock import ManualClock
 from federator.model.events import Event

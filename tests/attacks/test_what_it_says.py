@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from federator.cli.explaining import _against
+from federator.cli.explain import _against
 from federator.cli.output import STYLES
 from federator.cli.top import _headline
-from federator.control.showing.views import Views
+from federator.control.queries.views import Views
 from federator.model.jobs import JobStatus
 from federator.model.sites import SiteStatus
 from federator_agent import nvml

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.hub.desired import Board, Briefing
+from federator.hub.desired import DesiredPlacements, SyncSession
 from federator.kernel.errors import Invalid
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobSpec, JobStatus
@@ -203,9 +203,9 @@ async def test_only_an_agent_that_reads_teams_is_told_of_them(world: World) -> N
     await world.core.turn.once()
 
     def told(*knows: str) -> DesiredEntry:
-        board = Board(world.core.records, lambda _member, _placement: None)
+        board = DesiredPlacements(world.core.records, lambda _member, _placement: None)
         board.load()
-        desired = Briefing(board, "hall", knows).next(1)
+        desired = SyncSession(board, "hall", knows).next(1)
         assert desired is not None
         return desired.entries[0]
 

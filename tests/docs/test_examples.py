@@ -10,7 +10,7 @@ from federator.kernel.clock import SystemClock
 from federator.model.whose import Whose
 from federator.store.etcd_link import read_endpoints
 from federator_agent.config import load
-from federator_agent.core.lending import lent_hosts
+from federator_agent.core.lent_capacity import lent_hosts
 from federator_providers.local import provider
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "deploy" / "examples"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from federator.cli.contrasting import put
+from federator.cli.contrast import put
 from federator.cli.planner import ready_planner
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_duration_s

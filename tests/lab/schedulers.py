@@ -19,7 +19,7 @@ from federator.simulation.schedulers import Scheduler
 from federator.simulation.schedulers.listing import Fifo, Rule, Threshold, listing
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
-from federator_agent.core.lending import HostPool
+from federator_agent.core.lent_capacity import HostPool
 
 SITES_PER_ROUND = 3
 ROUND_S = 300.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.control.governing.claims import HIGHEST_FIRST, caller_of
+from federator.control.administration.claims import HIGHEST_FIRST, caller_of
 from federator.kernel.errors import Forbidden, Unauthenticated
 from federator.model.identity import PERSON, read_role
 from federator.settings import OidcSettings

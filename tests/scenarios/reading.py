@@ -15,7 +15,7 @@ from federator.kernel.quantities import parse_duration_s
 from federator.model.capacity import Market, Offer, Shape
 from federator.model.rules import PreemptRule, QueueTerms, Rule, Scope, planned
 from federator.model.snapshot import BusyView, JobView, OfferView, PoolView, Problem, Snapshot, SpendView
-from federator.planning.rules.starting_by import bounded
+from federator.planning.rules.max_wait import bounded
 from federator.wire.fields import size_mib
 from federator_policies.consistency import completed
 from federator_policies.documents import KINDS

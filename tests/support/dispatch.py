@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from federator.assembly import Core, assemble
-from federator.control.governing.desk import Compiled
+from federator.control.administration.policy_service import Compiled
+from federator.control.queries.notifications import Reach
 from federator.control.record.records import Changes
-from federator.control.showing.notifications import Reach
 from federator.kernel.clock import ManualClock
 from federator.model.capacity import Lease, Market, Offer, Pool, Shape
 from federator.model.identity import BlobOwner, Caller, Role
@@ -343,7 +343,7 @@ class World:
 
     async def policies(self, text: str) -> None:
         """Put this set in force. Fails the test when it is not valid."""
-        verdict = await self.core.desk.apply(ADMIN, text, "test")
+        verdict = await self.core.policy_service.apply(ADMIN, text, "test")
         assert not verdict.problems, verdict.problems
 
     def job(self, job_id: str) -> Job:

@@ -21,7 +21,7 @@ from federator.cli.demo.processes import Processes
 from federator.client import AsyncClient
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Transient
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator.model.jobs import JobSpec
 from federator.wire.http import TokenRequest
 from federator.wire.link import (
@@ -37,10 +37,10 @@ from federator.wire.link import (
 )
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.lending import HostPool, Site
+from federator_agent.core.lent_capacity import HostPool, Site
 from federator_agent.core.machine import step
 from federator_agent.core.state import State
-from federator_agent.joining import join
+from federator_agent.enrollment import join
 from federator_agent.keys import Keys, public
 from federator_agent.link import Bulk, Link
 from federator_agent.spool import Identity

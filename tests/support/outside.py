@@ -30,11 +30,11 @@ from federator.wire import link
 from federator.wire.jsontext import decode_json, read
 from federator.wire.records import decode
 from federator.wire.solver_files import read_plan, read_problem
-from federator_agent import archives, home, owning
+from federator_agent import archives, home, ownership
 from federator_agent.data.sources import ANY_PUBLIC
 from federator_agent.data.web import WebSource, _length, _tag
 from federator_agent.keys import STEPS, Keys
-from federator_agent.kube import judging, outputs
+from federator_agent.kube import outputs, pod_status
 from federator_agent.kube.api import decoded
 from federator_agent.kube.capacity import Cluster
 from federator_agent.kube.objects import Node, Pod
@@ -86,14 +86,14 @@ def _trace(data: bytes, folder: Path) -> None:
 def _notes(data: bytes, folder: Path) -> None:
     """Each file of the agent's, damaged on its own."""
     spool = Spool(folder)
-    for name in ("identity.json", "home", owning.FILE, STEPS):
+    for name in ("identity.json", "home", ownership.FILE, STEPS):
         (folder / name).write_bytes(data)
     (folder / "journal").write_bytes(data + b"\n")
     for look in (
         spool.identity,
         spool.read,
         lambda: home.settle(folder),
-        lambda: owning.mark_of(folder, "lab"),
+        lambda: ownership.mark_of(folder, "lab"),
         lambda: Keys(folder).request("lab-1"),
     ):
         try:
@@ -117,16 +117,16 @@ def _queries(data: bytes) -> None:
 
 def _pod(data: bytes) -> None:
     pod = decoded(data, Pod)
-    judging.end_of(pod, 1e9)
-    judging.trouble_of(pod)
-    judging.unscheduled(pod)
+    pod_status.end_of(pod, 1e9)
+    pod_status.trouble_of(pod)
+    pod_status.unscheduled(pod)
     Cluster(KubeSettings(image="x"), "lab").use(pod)
 
 
 def _node(data: bytes) -> None:
     node = decoded(data, Node)
     cluster = Cluster(KubeSettings(image="x"), "lab")
-    cluster.lots(node)
+    cluster.device_sets(node)
     cluster.machine(node)
 
 

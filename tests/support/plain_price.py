@@ -6,11 +6,11 @@ import numpy as np
 
 from federator.model.queues import under
 from federator.model.snapshot import JobView
-from federator.planning.renting.case import Case
+from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking
-from federator.planning.scheduling.displacing import Displacing
 from federator.planning.scheduling.objective import DISPLACED, REQUIRED_USD, SHORTFALL_H, Evaluator, Scored
+from federator.planning.scheduling.opportunity_cost import Displacing
 from federator.planning.world.chances import late_share
 from federator.planning.world.prices import Cost, cost, longer_s, never_usd
 from tests.support.plain_schedule import later_case, schedule
@@ -22,7 +22,7 @@ def score_plainly(evaluator: Evaluator, starts: Mapping[str, int]) -> Scored:
     plan = schedule(world, evaluator.bursting, starts, evaluator.order)
     assert plan.caps is not None, "the schedule has passed its first moment"
     costs: dict[str, Cost] = {}
-    later: dict[str, Case] = {}
+    later: dict[str, BurstCandidate] = {}
     for job in world.jobs:
         costs[job.id] = _cost(evaluator, job, plan.bookings.get(job.id), plan.caps, later)
     now = {job: b.place for job, b in plan.bookings.items() if _starts(evaluator, b)}
@@ -47,7 +47,7 @@ def _starts(evaluator: Evaluator, booking: Booking) -> bool:
 
 
 def _cost(
-    evaluator: Evaluator, job: JobView, booking: Booking | None, caps: Caps, later: dict[str, Case]
+    evaluator: Evaluator, job: JobView, booking: Booking | None, caps: Caps, later: dict[str, BurstCandidate]
 ) -> Cost:
     world, book = evaluator.world, evaluator.world.book
     if booking is None:

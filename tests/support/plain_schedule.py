@@ -12,12 +12,20 @@ from typing import NamedTuple
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.kernels import tables
 from federator.planning.places.candidates import machines, size
-from federator.planning.places.yard import RANKS_PER_WORK, Host, Lot, Release, Room, hosts_for, need_of
-from federator.planning.renting.burst import Bursting
-from federator.planning.renting.case import Case
+from federator.planning.places.host_sets import (
+    RANKS_PER_WORK,
+    Host,
+    HostSet,
+    Release,
+    Room,
+    hosts_for,
+    need_of,
+)
+from federator.planning.rentals.burst import Bursting
+from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.caps import QUEUE_UNITS, Caps
 from federator.planning.rules.permits import only_deadlines
-from federator.planning.scheduling import blocks, carried
+from federator.planning.scheduling import blocks, list_schedule
 from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.world.prices import cost
@@ -42,9 +50,9 @@ def starts_now(world: World) -> Schedule:
 class _Hold:
     """A place kept for a gang: its hosts as they will be at `at`, before the gang starts."""
 
-    def __init__(self, job: JobView, place: int, at: float, lot: Lot) -> None:
-        self.job, self.place, self.at, self.lot = job, place, at, lot
-        self.room = lot.room_for(need_of(job))
+    def __init__(self, job: JobView, place: int, at: float, host_set: HostSet) -> None:
+        self.job, self.place, self.at, self.host_set = job, place, at, host_set
+        self.room = host_set.room_for(need_of(job))
 
     def survives(self, need: Room, hosts: Sequence[int]) -> bool:
         return self.room - self.loss(need, hosts) >= self.job.nodes
@@ -53,15 +61,15 @@ class _Hold:
         """How many ranks of the gang such ranks displace."""
         gang, after = need_of(self.job), dict[int, Host]()
         for index in hosts:
-            after[index] = (after.get(index) or self.lot.hosts[index]).plus(need, -1)
-        return sum(self.lot.hosts[index].ranks(gang) - left.ranks(gang) for index, left in after.items())
+            after[index] = (after.get(index) or self.host_set.hosts[index]).plus(need, -1)
+        return sum(self.host_set.hosts[index].ranks(gang) - left.ranks(gang) for index, left in after.items())
 
     def suffer(self, need: Room, hosts: Sequence[int]) -> None:
         self.room -= self.loss(need, hosts)
-        self.lot.put(need, hosts)
+        self.host_set.put(need, hosts)
 
     def recover(self, need: Room, hosts: Sequence[int]) -> None:
-        self.lot.untake(need, hosts)
+        self.host_set.untake(need, hosts)
         self.room += self.loss(need, hosts)
 
 
@@ -84,7 +92,7 @@ class _Board:
 
     def __init__(self, world: World, bursting: Bursting | None, order: Mapping[str, int] | None) -> None:
         self.world, self.bursting, self.order, self.now = world, bursting, order, world.now
-        self.lots, self.caps, self.stocks = world.lots(), world.caps.copy(), world.stocks.copy()
+        self.host_sets, self.caps, self.stocks = world.host_sets(), world.caps.copy(), world.stocks.copy()
         self.result = Schedule()
         self.hold: _Hold | None = None
         self.rented: set[int] = set()
@@ -92,7 +100,7 @@ class _Board:
         self.open: dict[int, tuple[int, ...]] = {}
         self.number, self.looks = 1 << 40, 0
         self.lanes: dict[int, list[tuple[int, JobView]]] = {}
-        self.awaited_s = [0.0] * len(self.lots)
+        self.awaited_s = [0.0] * len(self.host_sets)
 
     def _force(self, job: JobView, place: int) -> None:
         if place not in (*self.world.home(job), *self.world.leases(job), *self.world.offers(job)):
@@ -105,11 +113,11 @@ class _Board:
                 self._rent(job, place, candidate.offer.offer.delay_s)
         elif self._too_dear(job, place, self.now):
             return
-        elif (hosts := hosts_for(job, candidate, self.lots[place])) is not None:
+        elif (hosts := hosts_for(job, candidate, self.host_sets[place])) is not None:
             self._start(job, place, self.now, hosts)
 
     def _committed_until(self, place: int) -> float:
-        releases = self.lots[place].releases
+        releases = self.host_sets[place].releases
         return releases[-1].at if self.world.places[place].rented and releases else 0.0
 
     def _shares(self, place: int) -> bool:
@@ -120,9 +128,9 @@ class _Board:
 
     def _start(self, job: JobView, place: int, at: float, hosts: tuple[int, ...]) -> None:
         job = self.world.as_form(job, place)
-        need, candidate, lot = need_of(job), self.world.places[place], self.lots[place]
+        need, candidate, host_set = need_of(job), self.world.places[place], self.host_sets[place]
         committed_until = self._committed_until(place)
-        lot.put(need, hosts)
+        host_set.put(need, hosts)
         finish = at + candidate.run_s(job)
         if self.hold is not None and self.hold.job.id == job.id:
             self.hold = None
@@ -130,14 +138,16 @@ class _Board:
             self.hold.suffer(need, hosts)
         self._release(place, finish, need, hosts, job)
         self.caps.take(job, candidate, shares=self._shares(place))
-        members = tuple(lot.members[host] for host in hosts)
+        members = tuple(host_set.members[host] for host in hosts)
         self.result.bookings[job.id] = Booking(place, at, finish, committed_until, members=members)
 
     def _take_back(self, job: JobView, place: int) -> tuple[int, ...]:
-        lot, need = self.lots[place], need_of(job)
-        release = next(r for r in lot.releases if isinstance(r.payload, JobView) and r.payload.id == job.id)
-        lot.releases.remove(release)
-        lot.untake(need, release.hosts)
+        host_set, need = self.host_sets[place], need_of(job)
+        release = next(
+            r for r in host_set.releases if isinstance(r.payload, JobView) and r.payload.id == job.id
+        )
+        host_set.releases.remove(release)
+        host_set.untake(need, release.hosts)
         for number, row in self.caps.about(job):
             if not (self._shares(place) and row.unit not in QUEUE_UNITS):
                 self.caps.used[number] -= self.caps.adds_to(row, job, self.world.places[place])
@@ -149,17 +159,17 @@ class _Board:
         self, place: int, at: float, need: Room, hosts: tuple[int, ...], job: JobView | None
     ) -> None:
         self.number += RANKS_PER_WORK
-        self.lots[place].release_later(Release(at, self.number, need, hosts, job))
+        self.host_sets[place].release_later(Release(at, self.number, need, hosts, job))
 
     def _rent(self, job: JobView, place: int, delay_s: float) -> None:
         """New hosts, each as full of the job's ranks as it goes; the rest is there for others once they have booted."""
-        candidate, lot, need = self.world.places[place], self.lots[place], need_of(job)
+        candidate, host_set, need = self.world.places[place], self.host_sets[place], need_of(job)
         ready = self.now + delay_s
         whole = Host(candidate.gpus, candidate.cpus_milli, candidate.memory_mib)
         hosts: list[int] = []
         self.stocks.take(self.world.place_of(place), machines(job, candidate))
         for _ in range(machines(job, candidate)):
-            host, ranks = lot.add_host(), min(whole.ranks(need), job.nodes - len(hosts))
+            host, ranks = host_set.add_host(), min(whole.ranks(need), job.nodes - len(hosts))
             rest = (whole[0] - ranks * need[0], whole[1] - ranks * need[1], whole[2] - ranks * need[2])
             self._release(place, ready, rest, (host,), None)
             hosts += [host] * ranks
@@ -190,7 +200,7 @@ class _Engine(_Board):
         for turn, job in enumerate(jobs if order is None else sorted(jobs, key=lambda job: order[job.id])):
             if job.id not in self.result.bookings:
                 self.lanes.setdefault(self.world.key(job), []).append((turn, job))
-        self._pass(self.now, set(range(len(self.lots))))
+        self._pass(self.now, set(range(len(self.host_sets))))
         self.result.caps = self.caps.copy()
         self.result.blocks = {
             job.id: blocks.not_before(job, self.now) or self.stuck.get(self.world.key(job), BUSY)
@@ -203,7 +213,7 @@ class _Engine(_Board):
         wakes = sorted({job.not_before_at or 0.0 for job in self._waiting()})
         at = self.now
         while self.lanes and not self._spent:
-            ahead = [lot.releases[0].at for lot in self.lots if lot.releases]
+            ahead = [host_set.releases[0].at for host_set in self.host_sets if host_set.releases]
             ahead += [wake for wake in wakes if wake > at][:1]
             if not ahead:
                 break
@@ -223,7 +233,7 @@ class _Engine(_Board):
 
     @property
     def _spent(self) -> bool:
-        return self.result.attempts > carried.ATTEMPTS or self.looks > carried.LOOKS
+        return self.result.attempts > list_schedule.ATTEMPTS or self.looks > list_schedule.LOOKS
 
     def _waiting(self) -> list[JobView]:
         entries = (entry for lane in self.lanes.values() for entry in lane)
@@ -235,7 +245,7 @@ class _Engine(_Board):
         """Offer the first of each class a start, in the order of all jobs; a class whose first is refused is done with."""
         if self.hold is not None and self.hold.at <= at:
             self.hold = None
-        self.awaited_s = [0.0] * len(self.lots)
+        self.awaited_s = [0.0] * len(self.host_sets)
         started, left = [], set(self.lanes)
         while left:
             key = min(left, key=lambda key: self.lanes[key][0][0])
@@ -259,7 +269,7 @@ class _Engine(_Board):
                 self._widen(job, at)
 
     def _worth_a_look(self, job: JobView, at: float, fresh: set[int]) -> bool:
-        if self.result.attempts > carried.ATTEMPTS or (job.not_before_at or 0.0) > at:
+        if self.result.attempts > list_schedule.ATTEMPTS or (job.not_before_at or 0.0) > at:
             return False
         block = self.stuck.get(self.world.key(job))
         if block is BUSY:
@@ -275,8 +285,8 @@ class _Engine(_Board):
     def _advance(self, at: float) -> set[int]:
         """Let everything due come back; return the places that gained. An ended cap's part frees every class it stopped."""
         gained, counted = set(), False
-        for place, lot in enumerate(self.lots):
-            for release in lot.advance(at):
+        for place, host_set in enumerate(self.host_sets):
+            for release in host_set.advance(at):
                 gained.add(place)
                 self._count_out(release, place)
                 counted = counted or (bool(self.caps.rows) and release.payload is not None)
@@ -318,7 +328,7 @@ class _Engine(_Board):
         for place in places:
             self.result.attempts += 1
             view = world.as_form(job, place)
-            if not self.lots[place].fits(need_of(view), view.nodes):
+            if not self.host_sets[place].fits(need_of(view), view.nodes):
                 continue
             row = self.caps.blocking(view, world.places[place], shares=self._shares(place))
             if row is not None:
@@ -341,22 +351,27 @@ class _Engine(_Board):
 
     def _hosts(self, job: JobView, place: int, at: float) -> tuple[int, ...] | None:
         """Where the ranks of a job that fits there would go; None when that would delay the gang that the place is held for."""
-        hold, lot, need, candidate = self.hold, self.lots[place], need_of(job), self.world.places[place]
-        hosts = hosts_for(job, candidate, lot)
+        hold, host_set, need, candidate = (
+            self.hold,
+            self.host_sets[place],
+            need_of(job),
+            self.world.places[place],
+        )
+        hosts = hosts_for(job, candidate, host_set)
         if hosts is None or hold is None or hold.place != self.world.place_of(place) or hold.job.id == job.id:
             return hosts
         if at + candidate.run_s(job) <= hold.at or hold.survives(need, hosts):
             return hosts
         if candidate.rented:
             return None
-        hosts = lot.choose(need, job.nodes, lambda index: hold.loss(need, (index,)) == 0)
+        hosts = host_set.choose(need, job.nodes, lambda index: hold.loss(need, (index,)) == 0)
         return hosts if hosts is not None and hold.survives(need, hosts) else None
 
     def _rank(self, job: JobView, place: int, at: float, hosts: tuple[int, ...]) -> _Rank:
         candidate = self.world.places[place]
         price = cost(self.world.book, job, candidate, at, committed_until=self._committed_until(place))
         avoided = candidate.members_of(job.avoid_nodes) if job.avoid_nodes else ()
-        lost_there = any(self.lots[place].members[host] in avoided for host in hosts)
+        lost_there = any(self.host_sets[place].members[host] in avoided for host in hosts)
         left_over, run_s = candidate.gpus - job.gpus, candidate.run_s(job)
         first, if_late = self.world.precedence(job, place)
         first += if_late if price.late else 0
@@ -377,7 +392,7 @@ class _Engine(_Board):
             if world.precedence(job, place)[0] // OPTION != option:
                 continue
             self.result.attempts += 1
-            if not self.lots[place].fits(need_of(view), view.nodes):
+            if not self.host_sets[place].fits(need_of(view), view.nodes):
                 continue
             if self.caps.blocking(view, candidate, shares=self._shares(place)) is not None:
                 continue
@@ -395,21 +410,21 @@ class _Engine(_Board):
         for place in self._places(job):
             self.result.attempts += 1
             view = self.world.as_form(job, place)
-            start = self.lots[place].earliest(need_of(view), view.nodes)
+            start = self.host_sets[place].earliest(need_of(view), view.nodes)
             if start is not None:
                 found.append((start, place))
         start, place = min(found, default=(at, -1))
         if start > at:
-            lot = self.lots[place].copy()
-            lot.advance(start)
-            self.hold = _Hold(self.world.as_form(job, place), self.world.place_of(place), start, lot)
+            host_set = self.host_sets[place].copy()
+            host_set.advance(start)
+            self.hold = _Hold(self.world.as_form(job, place), self.world.place_of(place), start, host_set)
 
     def _better_later(self, job: JobView, at: float) -> Block | None:
         """Whether waiting for another place, or for a rental, would meet the deadline that starting now misses."""
         for place in self._places(job):
             self.result.attempts += 1
             view, candidate = self.world.as_form(job, place), self.world.places[place]
-            start = self.lots[place].earliest(need_of(view), view.nodes)
+            start = self.host_sets[place].earliest(need_of(view), view.nodes)
             if start is not None and start > at and start + candidate.run_s(view) <= (job.deadline_at or 0.0):
                 return blocks.better_elsewhere(candidate, start)
         case = None if self.bursting is None or at > self.now else later_case(self.bursting, job, self.caps)
@@ -433,9 +448,9 @@ class _Engine(_Board):
         for place, where in at_home:
             if self._is_no_choice(job, place, here.place) or self._total(job, place, at) >= best_total:
                 continue
-            view, lot = world.as_form(job, place), self.lots[place].copy()
-            lot.releases = [release for release in lot.releases if not release.overdue]
-            begins = lot.earliest(need_of(view), view.nodes)
+            view, host_set = world.as_form(job, place), self.host_sets[place].copy()
+            host_set.releases = [release for release in host_set.releases if not release.overdue]
+            begins = host_set.earliest(need_of(view), view.nodes)
             if begins is None or not at < begins <= until:
                 continue
             begins += self.awaited_s[where] + self._busy_s(job, place, len(alike) - 1)
@@ -480,7 +495,7 @@ class _Engine(_Board):
             self.result.bookings[job.id] = Booking(place, start, start + run_s, exact=False)
 
 
-def later_case(bursting: Bursting, job: JobView, caps: Caps) -> Case | None:
+def later_case(bursting: Bursting, job: JobView, caps: Caps) -> BurstCandidate | None:
     """The cheapest rental that need not begin yet and that caps leave room for."""
     world = bursting.world
     for case in bursting.cases(job):

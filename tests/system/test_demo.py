@@ -14,7 +14,7 @@ from federator.client import AsyncClient
 from federator.model.plans import Rent
 from federator.model.snapshot import Problem
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.scheduling.forecast import list_schedule
+from federator.planning.scheduling.forecast import home_forecast_of
 from tests.bench.measuring import child
 from tests.support.demo_runs import Run, federator, run_demo
 
@@ -104,7 +104,9 @@ async def test_every_burst_has_a_cause_that_can_be_recomputed(kept: Run) -> None
             again = {waiting.job: waiting for waiting in plan_greedily(home).waiting}[evidence["job"]]
             assert again.expected_finish_at is not None
             assert again.expected_finish_at > evidence["deadline_at"]
-            assert list_schedule(home)[evidence["job"]].finish_at == pytest.approx(evidence["home_finish_at"])
+            assert home_forecast_of(home)[evidence["job"]].finish_at == pytest.approx(
+                evidence["home_finish_at"]
+            )
             assert (await client.replay(evidence["decision"])).identical
 
 

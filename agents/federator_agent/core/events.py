@@ -8,7 +8,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.model.sites import AilingGpu
 from federator.wire.link import Desired
-from federator_agent.core.lending import Seen
+from federator_agent.core.lent_capacity import Seen
 
 
 class Now(NamedTuple):

@@ -7,9 +7,9 @@ enforced from outside of the agent by `federator_agent.local.watchdog`.
 """
 
 from federator.model.placements import Cause
-from federator_agent.core import ending
-from federator_agent.core.draft import Draft
+from federator_agent.core import endings
 from federator_agent.core.state import Phase, Record, State
+from federator_agent.core.transition import Transition
 
 _MAY_GO_ON = frozenset({Phase.FETCHING, Phase.RESERVED, Phase.STAGING, Phase.RUNNING})
 """Phases that a fence ends. In the others it is ending, by a time that is before the fence's, or over."""
@@ -35,17 +35,17 @@ def due_boot_s(state: State, record: Record) -> float | None:
     return state.renewed_boot_s + spec.stop_within_s - record.entry.grace_s
 
 
-def stop_if_due(draft: Draft, record: Record) -> bool:
+def stop_if_due(draft: Transition, record: Record) -> bool:
     """Stop a placement whose time is over; whether it was. The stop counts from when it was due, however late the agent is."""
     due_s = due_boot_s(draft.state, record)
     if due_s is None or due_s > draft.now.boot_s:
         return False
     detail = "the site was cut off from the dispatcher for as long as its stop_within allows"
-    ending.stop(draft, record, Cause.STOPPED, detail, late_s=draft.now.boot_s - due_s if due_s else 0.0)
+    endings.stop(draft, record, Cause.STOPPED, detail, late_s=draft.now.boot_s - due_s if due_s else 0.0)
     return True
 
 
-def stop_all_due(draft: Draft) -> None:
+def stop_all_due(draft: Transition) -> None:
     """Before anything else is heard: end what has been cut off for too long."""
     if any_fenced(draft.state):
         for record in list(draft.records.values()):

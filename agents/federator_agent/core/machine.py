@@ -15,8 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from federator.model.placements import Cause, DesiredEntry, Order, PlacementStatus
-from federator_agent.core import admitting, ending, fencing
-from federator_agent.core.draft import Draft
+from federator_agent.core import admission, endings, fencing
 from federator_agent.core.events import (
     Acknowledged,
     Awake,
@@ -56,6 +55,7 @@ from federator_agent.core.instructions import (
     StopStaging,
 )
 from federator_agent.core.state import DesiredChange, Phase, RankState, Record, State
+from federator_agent.core.transition import Transition
 
 
 def step(state: State, events: Sequence[Event], now: Now) -> tuple[State, list[Instruction]]:
@@ -63,7 +63,7 @@ def step(state: State, events: Sequence[Event], now: Now) -> tuple[State, list[I
 
     Together they have one `Persist`, one report, and of each placement the newest status.
     """
-    draft = Draft(state, now)
+    draft = Transition(state, now)
     for event in events:
         if not isinstance(event, Awake):
             fencing.stop_all_due(draft)
@@ -78,7 +78,7 @@ def next_wake_boot_s(state: State) -> float | None:
     for record in state.records.values():
         phase = record.phase
         if phase is Phase.STAGING or phase is Phase.RUNNING:
-            limit = ending.limit_boot_s(record)
+            limit = endings.limit_boot_s(record)
             due += [limit] if limit is not None else []
         elif phase is Phase.RESERVED and record.reserved_until_boot_s is not None:
             due.append(record.reserved_until_boot_s)
@@ -89,7 +89,7 @@ def next_wake_boot_s(state: State) -> float | None:
     return min(due, default=None)
 
 
-def _awake(draft: Draft, event: Awake) -> None:
+def _awake(draft: Transition, event: Awake) -> None:
     """Look for the work of the life before, then take up what is desired and not yet begun."""
     draft.set(boot_id=event.boot_id, renewed_boot_s=event.renewed_boot_s)
     for record in list(draft.records.values()):
@@ -98,7 +98,7 @@ def _awake(draft: Draft, event: Awake) -> None:
         _follow(draft, entry)
 
 
-def _resume(draft: Draft, record: Record) -> None:
+def _resume(draft: Transition, record: Record) -> None:
     """Take up a record where the life before left it."""
     known = record.entry.spec_hash in draft.state.specs
     if draft.state.outlives:
@@ -106,7 +106,7 @@ def _resume(draft: Draft, record: Record) -> None:
     if record.phase is Phase.FETCHING:
         draft.do(FetchSpec(record.entry.spec_hash))
     elif record.phase is Phase.RESERVED:
-        draft.put(replace(record, reserved_until_boot_s=draft.now.boot_s + admitting.RESERVE_FOR_S))
+        draft.put(replace(record, reserved_until_boot_s=draft.now.boot_s + admission.RESERVE_FOR_S))
     elif record.phase is Phase.STAGING and known:
         draft.do(Stage(draft.put(replace(record, setup_boot_s=None)), draft.state.spec(record)))
     elif record.phase is Phase.UNSTAGING:
@@ -118,7 +118,7 @@ def _resume(draft: Draft, record: Record) -> None:
     draft.drop_if_done(record)
 
 
-def _timed_anew(draft: Draft, record: Record) -> Record:
+def _timed_anew(draft: Transition, record: Record) -> Record:
     """Its times by this host's boot clock, which may be another than it was: from the wall clock, and what is being ended has its grace at most."""
     boot_s = draft.now.boot_s
     if record.started_at is not None:
@@ -130,7 +130,7 @@ def _timed_anew(draft: Draft, record: Record) -> Record:
     return record
 
 
-def _link_up(draft: Draft, event: LinkUp) -> None:
+def _link_up(draft: Transition, event: LinkUp) -> None:
     """Everything not acknowledged is told again; to a store with another past, everything is.
 
     What is not seated yet is dropped: a session begins with the whole desired set, and only that says whether it is still wanted.
@@ -156,24 +156,24 @@ def _link_up(draft: Draft, event: LinkUp) -> None:
     draft.repeat_statuses()
 
 
-def _renewed(draft: Draft, event: Renewed) -> None:
+def _renewed(draft: Transition, event: Renewed) -> None:
     if event.sent_boot_s <= draft.now.boot_s:
         _renew(draft, event.sent_boot_s)
 
 
-def _renew(draft: Draft, sent_boot_s: float) -> None:
+def _renew(draft: Transition, sent_boot_s: float) -> None:
     """Count from the newest message that was answered. Answers may overtake each other in nothing but time."""
     if draft.state.renewed_boot_s is None or sent_boot_s > draft.state.renewed_boot_s:
         draft.set(renewed_boot_s=sent_boot_s)
         draft.do(KeepRenewal(sent_boot_s))
 
 
-def _link_down(draft: Draft, event: LinkDown) -> None:
+def _link_down(draft: Transition, event: LinkDown) -> None:
     del event
     draft.set(linked=False)
 
 
-def _desired_changed(draft: Draft, event: DesiredChanged) -> None:
+def _desired_changed(draft: Transition, event: DesiredChanged) -> None:
     """Write the new set, acknowledge it, then act on every entry that is new or changed."""
     message, before = event.message, draft.state.desired
     if message.term < draft.state.term or message.generation < draft.state.generation:
@@ -191,7 +191,7 @@ def _desired_changed(draft: Draft, event: DesiredChanged) -> None:
         _let_go(draft, placement)
 
 
-def _let_go(draft: Draft, placement: str) -> None:
+def _let_go(draft: Transition, placement: str) -> None:
     """No longer desired. What runs goes on and is reported again; only what is over and known to be over is dropped."""
     record = draft.records.get(placement)
     if record is None:
@@ -201,38 +201,38 @@ def _let_go(draft: Draft, placement: str) -> None:
         draft.tell(record, record.report.status)
 
 
-def _follow(draft: Draft, entry: DesiredEntry) -> None:
+def _follow(draft: Transition, entry: DesiredEntry) -> None:
     record = draft.records.get(entry.placement)
     if record is None:
         if entry.order is Order.STOP:
-            ending.end_unknown(draft, entry)
+            endings.end_unknown(draft, entry)
         else:
-            admitting.admit(draft, entry)
+            admission.admit(draft, entry)
         return
     record = draft.entry_changed(record, entry)
     if entry.order is Order.STOP:
         if record.phase is Phase.ENDED and record.report is not None and record.verdict is not None:
             draft.tell(record, record.report.status, record.verdict)
-        ending.stop(draft, record, Cause.STOPPED, entry.reason or "told to stop")
+        endings.stop(draft, record, Cause.STOPPED, entry.reason or "told to stop")
     elif entry.order is Order.RUN and record.phase is Phase.RESERVED:
-        admitting.stage(draft, record)
+        admission.stage(draft, record)
 
 
-def _setting_up(draft: Draft, event: SettingUp) -> None:
+def _setting_up(draft: Transition, event: SettingUp) -> None:
     record = draft.records.get(event.placement)
     if record is not None and record.phase is Phase.STAGING:
         record = replace(record, setting_up=True, setup_boot_s=draft.now.boot_s)
         draft.tell(record, PlacementStatus.STARTING)
 
 
-def _staged(draft: Draft, event: Staged) -> None:
+def _staged(draft: Transition, event: Staged) -> None:
     """The intent to start is written; only then are the ranks started."""
     record = draft.records.get(event.placement)
     if record is None or record.phase is not Phase.STAGING:
         return
-    if why := admitting.unfit(draft, record):
+    if why := admission.unfit(draft, record):
         refused = StagingFailed(event.placement, Cause.CANNOT, why, status=PlacementStatus.REFUSED)
-        ending.fail_staging(draft, record, refused)
+        endings.fail_staging(draft, record, refused)
         return
     ranks = tuple(RankState(rank=slot.rank) for slot in record.slots)
     slots = tuple(replace(slot, host=event.hosts.get(slot.rank, slot.host)) for slot in record.slots)
@@ -241,19 +241,19 @@ def _staged(draft: Draft, event: Staged) -> None:
     draft.do(StartRanks(record, draft.state.spec(record), record.live_ranks))
 
 
-def _staging_failed(draft: Draft, event: StagingFailed) -> None:
+def _staging_failed(draft: Transition, event: StagingFailed) -> None:
     record = draft.records.get(event.placement)
     if record is not None and record.phase is Phase.STAGING:
-        ending.fail_staging(draft, record, event)
+        endings.fail_staging(draft, record, event)
 
 
-def _staging_stopped(draft: Draft, event: StagingStopped) -> None:
+def _staging_stopped(draft: Transition, event: StagingStopped) -> None:
     record = draft.records.get(event.placement)
     if record is not None and record.phase is Phase.UNSTAGING:
-        ending.conclude(draft, record)
+        endings.conclude(draft, record)
 
 
-def _rank_started(draft: Draft, event: RankStarted) -> None:
+def _rank_started(draft: Transition, event: RankStarted) -> None:
     """A placement runs once all its ranks do. Found again while it is being stopped, it is asked again."""
     record = _with_rank(draft, event.placement, event.rank, started=True)
     if record is None:
@@ -263,7 +263,7 @@ def _rank_started(draft: Draft, event: RankStarted) -> None:
         record = replace(record, started_at=event.started_at, started_boot_s=draft.now.boot_s - ago_s)
     if record.phase is Phase.STOPPING:
         draft.put(record)
-        ending.ask(draft, record, (event.rank,))
+        endings.ask(draft, record, (event.rank,))
         return
     if all(rank.started for rank in record.ranks):
         draft.tell(record, PlacementStatus.RUNNING)
@@ -271,7 +271,7 @@ def _rank_started(draft: Draft, event: RankStarted) -> None:
         draft.records[event.placement] = record
 
 
-def _rank_absent(draft: Draft, event: RankAbsent) -> None:
+def _rank_absent(draft: Transition, event: RankAbsent) -> None:
     """It was never started. In the same boot it still may be; after another, the disk's silence proves nothing."""
     record = draft.records.get(event.placement)
     if record is None or record.phase not in (Phase.RUNNING, Phase.STOPPING):
@@ -279,12 +279,12 @@ def _rank_absent(draft: Draft, event: RankAbsent) -> None:
     if record.phase is Phase.RUNNING and record.boot_id == draft.state.boot_id:
         draft.do(StartRanks(record, draft.state.spec(record), (event.rank,)))
         return
-    code = ending.NEVER_STARTED if record.boot_id == draft.state.boot_id else None
+    code = endings.NEVER_STARTED if record.boot_id == draft.state.boot_id else None
     detail = "" if code else "the machine was restarted"
     _rank_ended(draft, RankEnded(event.placement, event.rank, draft.now.at, code, detail))
 
 
-def _rank_ended(draft: Draft, event: RankEnded) -> None:
+def _rank_ended(draft: Transition, event: RankEnded) -> None:
     """The last rank's end is the placement's; before that, a failed rank ends the others."""
     record = _with_rank(
         draft,
@@ -300,12 +300,12 @@ def _rank_ended(draft: Draft, event: RankEnded) -> None:
         return
     draft.records[event.placement] = record
     if not record.live_ranks:
-        ending.conclude(draft, record)
+        endings.conclude(draft, record)
     elif event.exit_code != 0:
-        ending.stop_siblings(draft, record, event)
+        endings.stop_siblings(draft, record, event)
 
 
-def _with_rank(draft: Draft, placement: str, rank: int, **fields: Any) -> Record | None:
+def _with_rank(draft: Transition, placement: str, rank: int, **fields: Any) -> Record | None:
     """The record with one rank changed; None when that rank is already over, or nothing is known of it."""
     record = draft.records.get(placement)
     if record is None or record.phase not in (Phase.RUNNING, Phase.STOPPING) or rank not in record.live_ranks:
@@ -314,7 +314,7 @@ def _with_rank(draft: Draft, placement: str, rank: int, **fields: Any) -> Record
     return replace(record, ranks=ranks)
 
 
-def _collected(draft: Draft, event: Collected) -> None:
+def _collected(draft: Transition, event: Collected) -> None:
     record = draft.records.get(event.placement)
     if record is None or record.phase is not Phase.COLLECTING or record.verdict is None:
         return
@@ -323,13 +323,13 @@ def _collected(draft: Draft, event: Collected) -> None:
     _drop_specs(draft)
 
 
-def _drop_specs(draft: Draft) -> None:
+def _drop_specs(draft: Transition) -> None:
     """Forget the specs that no live placement needs."""
     needed = {record.entry.spec_hash for record in draft.records.values() if record.phase is not Phase.ENDED}
     draft.set(specs={name: spec for name, spec in draft.state.specs.items() if name in needed})
 
 
-def _acknowledged(draft: Draft, event: Acknowledged) -> None:
+def _acknowledged(draft: Transition, event: Acknowledged) -> None:
     for record in list(draft.records.values()):
         if record.report is not None and not record.acknowledged and record.report.seq <= event.seq:
             acknowledged = replace(record, acknowledged=True)
@@ -340,21 +340,21 @@ def _acknowledged(draft: Draft, event: Acknowledged) -> None:
             draft.drop_if_done(acknowledged)
 
 
-def _capacity_seen(draft: Draft, event: CapacitySeen) -> None:
+def _capacity_seen(draft: Transition, event: CapacitySeen) -> None:
     draft.set(seen=event.seen)
 
 
-def _paused(draft: Draft, event: Paused) -> None:
+def _paused(draft: Transition, event: Paused) -> None:
     draft.set(paused=event.paused)
 
 
-def _report_due(draft: Draft, event: ReportDue) -> None:
+def _report_due(draft: Transition, event: ReportDue) -> None:
     del event
     draft.report_anyway()
     draft.repeat_statuses()
 
 
-def _tick(draft: Draft, event: Tick) -> None:
+def _tick(draft: Transition, event: Tick) -> None:
     del event
     for record in list(draft.records.values()):
         reserved_until = record.reserved_until_boot_s
@@ -363,23 +363,23 @@ def _tick(draft: Draft, event: Tick) -> None:
             and reserved_until is not None
             and reserved_until <= draft.now.boot_s
         ):
-            ending.refuse(draft, record, "the reservation was not used in time")
+            endings.refuse(draft, record, "the reservation was not used in time")
         elif record.phase is Phase.STOPPING:
-            ending.kill_if_due(draft, record)
+            endings.kill_if_due(draft, record)
         elif record.phase in (Phase.STAGING, Phase.RUNNING):
-            ending.stop_at_limit(draft, record)
+            endings.stop_at_limit(draft, record)
 
 
-_HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
+_HANDLERS: dict[type, Callable[[Transition, Any], None]] = {
     Awake: _awake,
     LinkUp: _link_up,
     LinkDown: _link_down,
     Renewed: _renewed,
     DesiredChanged: _desired_changed,
     Acknowledged: _acknowledged,
-    SpecArrived: admitting.spec_arrived,
-    SpecUnknown: admitting.spec_unknown,
-    PortFound: admitting.port_found,
+    SpecArrived: admission.spec_arrived,
+    SpecUnknown: admission.spec_unknown,
+    PortFound: admission.port_found,
     SettingUp: _setting_up,
     Staged: _staged,
     StagingFailed: _staging_failed,
@@ -389,8 +389,8 @@ _HANDLERS: dict[type, Callable[[Draft, Any], None]] = {
     RankEnded: _rank_ended,
     Collected: _collected,
     CapacitySeen: _capacity_seen,
-    DevicesSeen: admitting.devices_seen,
-    Noticed: admitting.noticed,
+    DevicesSeen: admission.devices_seen,
+    Noticed: admission.noticed,
     Paused: _paused,
     ReportDue: _report_due,
     Tick: _tick,

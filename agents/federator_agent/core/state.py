@@ -7,7 +7,7 @@ import msgspec
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, DesiredEntry, PlacementReport, PlacementStatus
 from federator.model.sites import AilingGpu, SiteReport
-from federator_agent.core.lending import HostPool, Seen, Site, Slot
+from federator_agent.core.lent_capacity import HostPool, Seen, Site, Slot
 
 
 class Phase(StrEnum):

@@ -16,7 +16,7 @@ from federator.model.placements import Cause
 from federator.model.whose import Whose
 from federator_agent.core.state import Record
 from federator_agent.data.allowed import Allowed, DataRules, addresses_of
-from federator_agent.data.checkpoints import Checkpoints, Kept
+from federator_agent.data.checkpoints import Checkpoints, JobCheckpoints
 from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import ANY_PUBLIC, Sources, WebRules
@@ -186,7 +186,7 @@ class Carrier:
             return f"its last checkpoint could not be pushed: {error}"
         return ""
 
-    async def _push(self, kept: Kept, load: Load, folder: Path, *, last: bool) -> None:
+    async def _push(self, kept: JobCheckpoints, load: Load, folder: Path, *, last: bool) -> None:
         if await self._checkpoints.push(kept, load.job, load.epoch, folder, last=last):
             log.info("a checkpoint of %s is pushed", load.job)
 
@@ -194,7 +194,7 @@ class Carrier:
         """The job's directory is removed here."""
         self._checkpoints.forget(job)
 
-    def _kept(self, load: Load) -> Kept | None:
+    def _kept(self, load: Load) -> JobCheckpoints | None:
         return self._checkpoints.of(load.uri, load.job, load.part) if load.uri else None
 
 

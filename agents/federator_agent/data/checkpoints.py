@@ -23,7 +23,7 @@ import msgspec
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.kernel.quantities import format_bytes
 from federator.wire.jsontext import read
-from federator_agent import archives, clearing
+from federator_agent import archives, job_folders
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import Sources
 from federator_agent.spool import write_durably
@@ -48,7 +48,7 @@ class Pointer(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class Note(msgspec.Struct, frozen=True):
+class CheckpointRecord(msgspec.Struct, frozen=True):
     """What a site remembers of a job's directory: from which attempt and push it comes, and what was in it then."""
 
     epoch: int
@@ -56,7 +56,7 @@ class Note(msgspec.Struct, frozen=True):
     files: Files = ()
 
 
-class Kept:
+class JobCheckpoints:
     """A job's checkpoints at its place, as one placement sees them. `part`: its first rank at this site."""
 
     def __init__(self, sources: Sources, uri: str, job: str, part: int) -> None:
@@ -132,12 +132,12 @@ class Checkpoints:
         self._begun: dict[tuple[str, int], int] = {}
         """Pushes begun, by job and attempt: one that was given up may still be under way in its thread."""
 
-    def of(self, uri: str, job: str, part: int) -> Kept:
+    def of(self, uri: str, job: str, part: int) -> JobCheckpoints:
         """A job's checkpoints at the place that it names."""
-        return Kept(self._sources, uri, job, part)
+        return JobCheckpoints(self._sources, uri, job, part)
 
     async def bring(
-        self, kept: Kept, job: str, epoch: int, folder: Path, note: Callable[[str], None]
+        self, kept: JobCheckpoints, job: str, epoch: int, folder: Path, note: Callable[[str], None]
     ) -> None:
         """Before it runs: make the directory what the latest attempt has pushed, unless that was here. Raises `Permanent`, `Transient`."""
         known = self._known(job)
@@ -146,7 +146,7 @@ class Checkpoints:
             size = sum(pointer.size_bytes for pointer in pointers)
             note(f"checkpoint: bringing {format_bytes(size)} of attempt {pointers[0].epoch}\n")
             await self._replace(kept, pointers, folder, note)
-        self._remember(job, Note(epoch, files=await asyncio.to_thread(files_in, folder)))
+        self._remember(job, CheckpointRecord(epoch, files=await asyncio.to_thread(files_in, folder)))
 
     def came(self, job: str, epoch: int) -> bool:
         """Whether its directory has been made ready for that attempt."""
@@ -154,7 +154,7 @@ class Checkpoints:
         return known is not None and known.epoch == epoch
 
     async def _replace(
-        self, kept: Kept, pointers: list[Pointer], folder: Path, note: Callable[[str], None]
+        self, kept: JobCheckpoints, pointers: list[Pointer], folder: Path, note: Callable[[str], None]
     ) -> None:
         """What is there stays until all of the other is here. Cut off in between, it is done again: what is remembered is the one before."""
         beside = folder.with_name(f".{folder.name}.arriving")
@@ -163,10 +163,10 @@ class Checkpoints:
                 await self._unpack(kept, pointer, beside, number, note)
             await asyncio.to_thread(_exchange, folder, beside)
         finally:
-            await asyncio.to_thread(clearing.remove, beside)
+            await asyncio.to_thread(job_folders.remove, beside)
 
     async def _unpack(
-        self, kept: Kept, pointer: Pointer, beside: Path, number: int, note: Callable[[str], None]
+        self, kept: JobCheckpoints, pointer: Pointer, beside: Path, number: int, note: Callable[[str], None]
     ) -> None:
         """The first makes the directory; the others are of other ranks, and lie in it beside."""
         archive = self._directory / f".{pointer.archive}.arriving"
@@ -179,11 +179,11 @@ class Checkpoints:
                 await asyncio.to_thread(_merge, more, beside)
         finally:
             archive.unlink(missing_ok=True)
-            await asyncio.to_thread(clearing.remove, more)
+            await asyncio.to_thread(job_folders.remove, more)
 
-    async def push(self, kept: Kept, job: str, epoch: int, folder: Path, *, last: bool) -> bool:
+    async def push(self, kept: JobCheckpoints, job: str, epoch: int, folder: Path, *, last: bool) -> bool:
         """Push what has changed; whether anything was. Unless it is the `last`, only what stood still. Raises `Permanent`, `Transient`."""
-        known = self._known(job) or Note(epoch)
+        known = self._known(job) or CheckpointRecord(epoch)
         for _ in range(1 if last else TRIES_WHILE_IT_WRITES):
             files = await asyncio.to_thread(files_in, folder)
             if files == known.files or not files:
@@ -201,7 +201,7 @@ class Checkpoints:
                 )
                 self._begun[job, epoch] = number
                 await kept.push(archive, epoch, number)
-                self._remember(job, Note(epoch, number, files))
+                self._remember(job, CheckpointRecord(epoch, number, files))
             finally:
                 archive.unlink(missing_ok=True)
                 archive.with_suffix(".json").unlink(missing_ok=True)
@@ -212,20 +212,20 @@ class Checkpoints:
         """Its directory goes."""
         (self._directory / f"{job}.json").unlink(missing_ok=True)
 
-    def _known(self, job: str) -> Note | None:
+    def _known(self, job: str) -> CheckpointRecord | None:
         try:
-            return read((self._directory / f"{job}.json").read_bytes(), Note)
+            return read((self._directory / f"{job}.json").read_bytes(), CheckpointRecord)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
-    def _remember(self, job: str, note: Note) -> None:
+    def _remember(self, job: str, note: CheckpointRecord) -> None:
         write_durably(self._directory / f"{job}.json", msgspec.json.encode(note))
 
 
 def files_in(folder: Path) -> Files:
     """What is there now, by path. Raises `OSError`, also for folders nested too deep."""
     found = []
-    for level in clearing.walk(folder):
+    for level in job_folders.walk(folder):
         for name in level.files:
             with contextlib.suppress(FileNotFoundError):
                 facts = os.stat(name, dir_fd=level.at)
@@ -242,13 +242,13 @@ def _digest(path: Path) -> tuple[str, int]:
 def _exchange(folder: Path, beside: Path) -> None:
     """The content, and not the directory, which a pod may have mounted."""
     folder.mkdir(parents=True, exist_ok=True)
-    clearing.empty(folder)
+    job_folders.empty(folder)
     for new in beside.iterdir():
         new.rename(folder / new.name)
 
 
 def _merge(beside: Path, folder: Path) -> None:
-    for level in clearing.walk(beside):
+    for level in job_folders.walk(beside):
         for name in level.files:
             path = beside / level.path / name
             target = folder / level.path / name

@@ -16,9 +16,9 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Unavailable
-from federator_agent import clearing
+from federator_agent import job_folders
 from federator_agent.data.sources import READ_BYTES, FolderCheck, Item, Moved, in_thread, listed
-from federator_agent.opening import opened
+from federator_agent.safe_open import opened
 
 CHUNK_BYTES = 2**22
 
@@ -177,7 +177,7 @@ def _trouble(what: object, error: OSError) -> FederatorError:
 
 
 def _below(folder: Path) -> Iterator[Item]:
-    for level in clearing.walk(folder):
+    for level in job_folders.walk(folder):
         for name in level.files:
             with contextlib.suppress(FileNotFoundError):
                 facts = os.stat(name, dir_fd=level.at, follow_symlinks=False)

@@ -21,7 +21,7 @@ import msgspec
 from federator.kernel.errors import FederatorError, Invalid, Permanent
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_bytes
-from federator_agent import clearing
+from federator_agent import job_folders
 from federator_agent.data.files import look, path_of
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import ANY_PUBLIC, Item, Moved, Source, Sources, WebRules, scheme_of
@@ -116,7 +116,7 @@ class Inputs:
         self._arriving[key] = size
         try:
             await self._make_room(in_use, unannounced=any(item.size < 0 for item in left))
-            progress = Progress(uri, size, note)
+            progress = TransferProgress(uri, size, note)
 
             def moved(count: int) -> None:
                 self._arriving[key] = max(0, self._arriving[key] - count)
@@ -125,7 +125,7 @@ class Inputs:
             await self._fetch_all(source, uri, [(item, files[item]) for item in left], moved, note)
         except (NoRoom, Invalid):
             # What is longer than was said would take the room until somebody else needs it.
-            await asyncio.to_thread(clearing.remove, part)
+            await asyncio.to_thread(job_folders.remove, part)
             raise
         finally:
             del self._arriving[key]
@@ -211,7 +211,7 @@ class Inputs:
             # Nobody finds them from here on, whatever becomes of the removal.
             gone = [self._put_aside(path) for path in doomed]
             for path in gone:
-                await asyncio.to_thread(clearing.remove, path)
+                await asyncio.to_thread(job_folders.remove, path)
 
     def _put_aside(self, path: Path) -> Path:
         self._gone += 1
@@ -238,7 +238,7 @@ class Inputs:
             return not _taken(file.fileno())
 
 
-class Progress:
+class TransferProgress:
     """Says at every tenth of the way how far a transfer has come."""
 
     def __init__(self, uri: str, size: int, note: Callable[[str], None]) -> None:
@@ -287,7 +287,7 @@ def _check_name(uri: str, item: Item) -> None:
 
 def _size(directory: Path) -> int:
     total = 0
-    for level in clearing.walk(directory):
+    for level in job_folders.walk(directory):
         for name in level.files:
             try:
                 total += os.stat(name, dir_fd=level.at, follow_symlinks=False).st_size

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from federator.model.sites import LocalWork
-from federator_agent.core.dividing import Sort, left, most
-from federator_agent.core.lending import Host, HostPool, Seen
-from federator_agent.kube.lots import CPU_POOL, NVIDIA, Lot, lots_of, taint_keys
+from federator_agent.core.lent_capacity import Host, HostPool, Seen
+from federator_agent.core.shares import Sort, left, most
+from federator_agent.kube.device_sets import CPU_POOL, NVIDIA, DeviceSet, device_sets_of, taint_keys
 from federator_agent.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
 from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings
 
@@ -44,7 +44,7 @@ class Use(msgspec.Struct, frozen=True, gc=False):
 class Machine(msgspec.Struct, frozen=True, gc=False):
     """A node that takes work: what it offers, and what its pods may ask for altogether."""
 
-    lots: tuple[Lot, ...]
+    device_sets: tuple[DeviceSet, ...]
     size: Size
     pods: int
 
@@ -67,21 +67,21 @@ class Cluster:
         self._site = site
         self._resources = {pool.resource for pool in settings.pools}
 
-    def lots(self, node: Node) -> tuple[Lot, ...]:
+    def device_sets(self, node: Node) -> tuple[DeviceSet, ...]:
         """What a node offers, whether or not it takes work now."""
-        return lots_of(node, self._settings.pools)
+        return device_sets_of(node, self._settings.pools)
 
     def machine(self, node: Node) -> Machine | None:
         """A node as it counts; None: it takes no work of ours."""
-        lots = self.lots(node)
-        if not lots or not node.ready or node.spec.unschedulable:
+        device_sets = self.device_sets(node)
+        if not device_sets or not node.ready or node.spec.unschedulable:
             return None
-        keys = {key for lot in lots for key in taint_keys(lot.resource)}
+        keys = {key for device_set in device_sets for key in taint_keys(device_set.resource)}
         if any(not self._tolerated(taint, keys) for taint in node.spec.taints):
             return None
         has = node.status.allocatable
         size = Size(int(quantity(has.get("cpu", "0")) * 1000), int(quantity(has.get("memory", "0")) / 2**20))
-        return Machine(lots=lots, size=size, pods=int(quantity(has.get("pods", "110"))))
+        return Machine(device_sets=device_sets, size=size, pods=int(quantity(has.get("pods", "110"))))
 
     def _tolerated(self, taint: Taint, keys: Collection[str]) -> bool:
         return (
@@ -90,10 +90,10 @@ class Cluster:
             or any(_tolerates(each, taint) for each in self._settings.tolerations)
         )
 
-    def place(self, pool: str, lots: Iterable[Lot]) -> PoolPlace | None:
-        """How pods are sent to a pool. `lots`: what all nodes offer."""
-        of_pool = [lot for lot in lots if lot.pool == pool]
-        part_milli = max((lot.part_milli for lot in of_pool), default=0)
+    def place(self, pool: str, device_sets: Iterable[DeviceSet]) -> PoolPlace | None:
+        """How pods are sent to a pool. `device_sets`: what all nodes offer."""
+        of_pool = [device_set for device_set in device_sets if device_set.pool == pool]
+        part_milli = max((device_set.part_milli for device_set in of_pool), default=0)
         for each in self._settings.pools:
             if each.name == pool:
                 return PoolPlace(each.selector, (), each.resource, part_milli)
@@ -101,7 +101,10 @@ class Cluster:
             return None
         if pool == CPU_POOL:
             return PoolPlace({}, (PRODUCT_LABEL,))
-        return next((PoolPlace(lot.selector, (), lot.resource, part_milli) for lot in of_pool), None)
+        return next(
+            (PoolPlace(device_set.selector, (), device_set.resource, part_milli) for device_set in of_pool),
+            None,
+        )
 
     def use(self, pod: Pod) -> Use | None:
         """A pod as it counts; None: it has no node, or nothing of it runs any more."""
@@ -122,9 +125,9 @@ class Cluster:
             if use.placement:
                 bound.add((use.placement, use.rank))
             elif use.node in machines:
-                for lot in machines[use.node].lots:
-                    if units := use.size.devices.get(lot.resource, 0):
-                        local[lot.pool, lot.part_milli * units or units] += 1
+                for device_set in machines[use.node].device_sets:
+                    if units := use.size.devices.get(device_set.resource, 0):
+                        local[device_set.pool, device_set.part_milli * units or units] += 1
         hosts: dict[str, list[Host]] = {}
         for name, machine in sorted(machines.items()):
             for pool, host in _free(name, machine, taken.get(name, _Taken())):
@@ -172,32 +175,42 @@ def _free(name: str, machine: Machine, taken: _Taken) -> Iterator[tuple[str, Hos
     """The node as a host of each of its pools, with what is free of it."""
     open_, size = taken.pods < machine.pods, machine.size
     sorts = [
-        Sort(lot.weight, lot.units, max(0, lot.units - taken.devices[lot.resource]) * open_)
-        for lot in machine.lots
+        Sort(
+            device_set.weight,
+            device_set.units,
+            max(0, device_set.units - taken.devices[device_set.resource]) * open_,
+        )
+        for device_set in machine.device_sets
     ]
     cpus = left(size.cpus_milli, (size.cpus_milli - taken.cpus_milli) * open_, sorts)
     memory = left(size.memory_mib, (size.memory_mib - taken.memory_mib) * open_, sorts)
-    for lot, sort, cpus_milli, memory_mib in zip(machine.lots, sorts, cpus, memory, strict=True):
-        gpus = tuple(range(min(1, sort.free) if lot.part_milli else sort.free))
-        yield lot.pool, Host(name, gpus, cpus_milli, memory_mib, lot.part_milli * sort.free)
+    for device_set, sort, cpus_milli, memory_mib in zip(
+        machine.device_sets, sorts, cpus, memory, strict=True
+    ):
+        gpus = tuple(range(min(1, sort.free) if device_set.part_milli else sort.free))
+        yield device_set.pool, Host(name, gpus, cpus_milli, memory_mib, device_set.part_milli * sort.free)
 
 
 def _beside(machine: Machine, number: int) -> tuple[int, int]:
-    """CPUs and memory of a host of that lot, when all of it is free."""
-    sorts, lot = [Sort(lot.weight, lot.units) for lot in machine.lots], machine.lots[number]
-    hosts = lot.units if lot.part_milli else 1
+    """CPUs and memory of a host of that device_set, when all of it is free."""
+    sorts, device_set = (
+        [Sort(device_set.weight, device_set.units) for device_set in machine.device_sets],
+        machine.device_sets[number],
+    )
+    hosts = device_set.units if device_set.part_milli else 1
     size = machine.size
     return most(size.cpus_milli, sorts, number) // hosts, most(size.memory_mib, sorts, number) // hosts
 
 
 def _pools(machines: Iterable[Machine]) -> tuple[tuple[HostPool, ...], list[str]]:
     """A pool is as large as its largest node; what each node has is said of the node. And the names of those whose GPUs are cut in several ways: nobody can be sure there of what he gets."""
-    by_name: dict[str, list[tuple[Lot, tuple[int, int]]]] = {}
+    by_name: dict[str, list[tuple[DeviceSet, tuple[int, int]]]] = {}
     for machine in machines:
-        for number, lot in enumerate(machine.lots):
-            by_name.setdefault(lot.pool, []).append((lot, _beside(machine, number)))
+        for number, device_set in enumerate(machine.device_sets):
+            by_name.setdefault(device_set.pool, []).append((device_set, _beside(machine, number)))
     cuts = {
-        name: {lot.part_milli for lot, _ in members if lot.units} or {0} for name, members in by_name.items()
+        name: {device_set.part_milli for device_set, _ in members if device_set.units} or {0}
+        for name, members in by_name.items()
     }
     uneven = sorted(name for name, several in cuts.items() if len(several) > 1)
     pools = (
@@ -208,13 +221,15 @@ def _pools(machines: Iterable[Machine]) -> tuple[tuple[HostPool, ...], list[str]
     return tuple(pools), uneven
 
 
-def _pool(name: str, members: list[tuple[Lot, tuple[int, int]]], part_milli: int) -> HostPool:
+def _pool(name: str, members: list[tuple[DeviceSet, tuple[int, int]]], part_milli: int) -> HostPool:
     pool = HostPool(
         name=name,
-        model=max(lot.model for lot, _ in members),
-        gpu_memory_mib=min((lot.gpu_memory_mib for lot, _ in members if lot.units), default=0),
+        model=max(device_set.model for device_set, _ in members),
+        gpu_memory_mib=min(
+            (device_set.gpu_memory_mib for device_set, _ in members if device_set.units), default=0
+        ),
         nodes=len(members),
-        gpus_per_node=max(lot.units for lot, _ in members),
+        gpus_per_node=max(device_set.units for device_set, _ in members),
         cpus_milli_per_node=max(cpus for _, (cpus, _) in members),
         memory_mib_per_node=max(memory for _, (_, memory) in members),
     )
@@ -222,7 +237,7 @@ def _pool(name: str, members: list[tuple[Lot, tuple[int, int]]], part_milli: int
         return pool
     return msgspec.structs.replace(
         pool,
-        nodes=sum(lot.units for lot, _ in members),
+        nodes=sum(device_set.units for device_set, _ in members),
         gpus_per_node=1,
         shares=1,
         host_milli=part_milli,

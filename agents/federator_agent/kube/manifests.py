@@ -19,8 +19,8 @@ from federator_agent.core.state import Record
 from federator_agent.environment import Where, command_of, rank_environment
 from federator_agent.kube import security
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
-from federator_agent.kube.carrying import FOLDER, GATE, inputs_of
-from federator_agent.kube.lots import taint_keys
+from federator_agent.kube.data_mover import FOLDER, GATE, inputs_of
+from federator_agent.kube.device_sets import taint_keys
 from federator_agent.kube.settings import KubeSettings
 
 PORT = 29500

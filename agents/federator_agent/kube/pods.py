@@ -13,11 +13,11 @@ import msgspec
 from federator.kernel.errors import Conflict, Forbidden, NotFound
 from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
-from federator_agent.kube.lots import Lot
+from federator_agent.kube.device_sets import DeviceSet
+from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import FINALIZER
 from federator_agent.kube.objects import Node, Pod, Struct
 from federator_agent.kube.settings import KubeSettings
-from federator_agent.kube.watching import Mirror
 
 MERGE = "application/merge-patch+json"
 HEALTHY_S = 120.0
@@ -32,7 +32,7 @@ class NodeSeen(msgspec.Struct, frozen=True):
 
     machine: Machine | None
     ready: bool
-    lots: tuple[Lot, ...] = ()
+    device_sets: tuple[DeviceSet, ...] = ()
     """What it offers, also while it takes no work."""
 
 
@@ -52,7 +52,7 @@ class Pods:
         self._cluster = cluster
         self._site = site
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        self.mirror: Mirror[Pod, Pod] = Mirror(
+        self.mirror: Informer[Pod, Pod] = Informer(
             api,
             f"{self._base}/pods",
             Pod,
@@ -60,7 +60,7 @@ class Pods:
             self._changed,
             {"labelSelector": f"{SITE_LABEL}={site}"},
         )
-        self.nodes: Mirror[Node, NodeSeen] = Mirror(
+        self.nodes: Informer[Node, NodeSeen] = Informer(
             api, "/api/v1/nodes", Node, self._node, self._node_changed
         )
         self.nodes_changed = asyncio.Event()
@@ -99,7 +99,9 @@ class Pods:
                 change.set_result(None)
 
     def _node(self, node: Node) -> tuple[str, NodeSeen]:
-        return node.metadata.name, NodeSeen(self._cluster.machine(node), node.ready, self._cluster.lots(node))
+        return node.metadata.name, NodeSeen(
+            self._cluster.machine(node), node.ready, self._cluster.device_sets(node)
+        )
 
     def _node_changed(self, name: str, node: NodeSeen | None) -> None:
         if node is None and name in self._ready:

@@ -20,10 +20,10 @@ from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, outputs
 from federator_agent.kube.api import Api, decoded
-from federator_agent.kube.following import LogFollower
-from federator_agent.kube.judging import End, end_of
+from federator_agent.kube.log_follower import LogFollower
 from federator_agent.kube.manifests import MAIN, OUTPUTS_NOTE, PORT, pod_name
 from federator_agent.kube.objects import Pod
+from federator_agent.kube.pod_status import End, end_of
 from federator_agent.kube.pods import Pods
 from federator_agent.runtime import Surroundings
 

@@ -8,22 +8,22 @@ from pathlib import Path
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
-from federator_agent import owning, secrets
+from federator_agent import ownership, secrets
 from federator_agent.core import events as ev
-from federator_agent.core.lending import Seen
+from federator_agent.core.lent_capacity import Seen
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, manifests, outputs
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
-from federator_agent.kube.laden import MEMORY
+from federator_agent.kube.checkpoint_push import pushed
+from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN
 from federator_agent.kube.objects import Pod
+from federator_agent.kube.pod_volumes import MEMORY
 from federator_agent.kube.pods import Pods
-from federator_agent.kube.preparing import Preparing
-from federator_agent.kube.pushing import pushed
+from federator_agent.kube.preparation import Preparation
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
-from federator_agent.kube.watching import Mirror
 from federator_agent.runtime import Prepared, Surroundings
 from federator_agent.staging_errors import StagingRefused
 
@@ -44,12 +44,12 @@ class KubeRuntime:
         self.keeps = bool(settings.checkpoints)
         self._api = Api(settings)
         self._cluster = Cluster(settings, around.site)
-        agent = owning.mark_of(around.spool.directory, around.site).owner
+        agent = ownership.mark_of(around.spool.directory, around.site).owner
         self.pods = Pods(self._api, settings, around.site, self._cluster, agent)
         self._ranks = Ranks(self._api, self.pods, around)
-        self._preparing = Preparing(self._api, self.pods, self._ranks, around, settings, self._cluster)
+        self._preparing = Preparation(self._api, self.pods, self._ranks, around, settings, self._cluster)
         self._look = self.pods.nodes_changed
-        self._uses: Mirror[Pod, Use] = Mirror(
+        self._uses: Informer[Pod, Use] = Informer(
             self._api,
             "/api/v1/pods",
             Pod,

@@ -14,7 +14,7 @@ if [ $# -gt 0 ]; then
   (
     tries=0
     # -P: the job writes in this folder, and nothing that it puts there is to be imported.
-    until python3 -P -m federator_agent.kube.carrying "$@" 2>gate/carrying.err; do
+    until python3 -P -m federator_agent.kube.data_mover "$@" 2>gate/carrying.err; do
       code=$?
       cat gate/carrying.err >&2
       tries=$((tries + 1))

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from federator.kernel.errors import Invalid
 from federator.model.whose import in_words
-from federator_agent import clearing
+from federator_agent import job_folders
 from federator_agent.local import cgroups, nodes
 from federator_agent.local.isolation import Account, Isolation, Mode, account_of, device_groups
 
@@ -184,9 +184,9 @@ class Confinement:
             return
         account = self._new_account(place) if fresh else self._account(place)
         for folder in (place.work, place.temporary, *place.writable):
-            clearing.give(folder, account.uid, account.gid)
+            job_folders.give(folder, account.uid, account.gid)
         for folder in place.readable:
-            clearing.let_read(folder)
+            job_folders.let_read(folder)
 
     def release(self, work: Path) -> None:
         """Nothing runs there any more, and the folder goes: its user is free."""
@@ -281,7 +281,7 @@ class Confinement:
             return f"it cannot be started: {error}"
         finally:
             self.release(place.work)
-            clearing.remove(folder)
+            job_folders.remove(folder)
 
 
 def shared(directory: Path = Path("/nonexistent")) -> Confinement:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from federator.model.sites import AilingGpu
 from federator_agent.core.events import DevicesSeen
-from federator_agent.core.lending import HostPool, Site, is_of
+from federator_agent.core.lent_capacity import HostPool, Site, is_of
 from federator_agent.local import traces
 from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading
 

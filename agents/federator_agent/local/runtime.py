@@ -13,7 +13,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent import archives, images, secrets
 from federator_agent.core import events as ev
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import (

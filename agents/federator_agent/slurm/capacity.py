@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from federator.model.jobs import WHOLE_MILLI
 from federator.model.sites import LocalWork
-from federator_agent.core.dividing import Sort, left, most
-from federator_agent.core.lending import SHARED_POOL, Host, HostPool, Seen
-from federator_agent.cutting import mig
+from federator_agent.core.lent_capacity import SHARED_POOL, Host, HostPool, Seen
+from federator_agent.core.shares import Sort, left, most
+from federator_agent.mig import mig
 from federator_agent.nvml import Gpu
 from federator_agent.slurm.output import OVER, WAITING, Node, OtherJob, Partition
 from federator_agent.slurm.script import Target
@@ -36,7 +36,7 @@ class View(NamedTuple):
     targets: dict[str, Target]
 
 
-class _Lot(NamedTuple):
+class _GpuGroup(NamedTuple):
     """One sort of GPUs of a node, or of parts of such, or its CPUs alone; and the pool that it counts in."""
 
     pool: str
@@ -67,7 +67,7 @@ class _Lent(NamedTuple):
 
     node: Node
     partition: Partition
-    lots: tuple[_Lot, ...]
+    groups: tuple[_GpuGroup, ...]
 
 
 def view(
@@ -83,15 +83,15 @@ def view(
     by_pool: dict[str, list[tuple[_Lent, int]]] = {}
     hosts: dict[str, list[Host]] = {}
     for lent in _lent(settings, nodes, partitions, shards):
-        for number, lot in enumerate(lent.lots):
-            by_pool.setdefault(lot.pool, []).append((lent, number))
+        for number, group in enumerate(lent.groups):
+            by_pool.setdefault(group.pool, []).append((lent, number))
         if lent.partition.up and _takes_work(lent.node):
             for of_pool, host in _free(lent):
                 hosts.setdefault(of_pool, []).extend([host] if host.cpus_milli else [])
     uneven = [
         name
         for name, members in by_pool.items()
-        if len({lent.lots[number].part_milli for lent, number in members}) > 1
+        if len({lent.groups[number].part_milli for lent, number in members}) > 1
     ]
     pools: list[HostPool] = []
     targets: dict[str, Target] = {}
@@ -138,10 +138,13 @@ def _lent(
             kind = _whole_type(settings, node)
             gpu = GpuType("") if kind is None else _called(settings, kind)
             name = f"{partition.name}-{gpu.model.lower() or 'cpu'}" if len(makes) > 1 else partition.name
-            lots = [*_parts(settings, partition, node)]
+            groups = [*_parts(settings, partition, node)]
             if kind is not None:
-                lots = [*_wholes(settings, partition, node, _Lot(name, kind, gpu, 0, 0), shards), *lots]
-            found.append(_Lent(node, partition, tuple(lots or [_Lot(name, "", gpu, 0, 0)])))
+                groups = [
+                    *_wholes(settings, partition, node, _GpuGroup(name, kind, gpu, 0, 0), shards),
+                    *groups,
+                ]
+            found.append(_Lent(node, partition, tuple(groups or [_GpuGroup(name, "", gpu, 0, 0)])))
     return found
 
 
@@ -171,34 +174,34 @@ def _part(settings: SlurmSettings, kind: str) -> GpuType | None:
     return GpuType(_UNKNOWN_MODEL if mig(model, "") else model, said.memory_mib if said else 0, found.milli)
 
 
-def _parts(settings: SlurmSettings, partition: Partition, node: Node) -> Iterator[_Lot]:
+def _parts(settings: SlurmSettings, partition: Partition, node: Node) -> Iterator[_GpuGroup]:
     for kind, (count, used) in sorted(node.gpus.items()):
         gpu = _part(settings, kind) if count else None
         if gpu is not None:
             free = max(0, count - used)
-            yield _Lot(f"{partition.name}-{kind or UNTYPED}", kind, gpu, count, free, gpu.part_milli)
+            yield _GpuGroup(f"{partition.name}-{kind or UNTYPED}", kind, gpu, count, free, gpu.part_milli)
 
 
 def _wholes(
     settings: SlurmSettings,
     partition: Partition,
     node: Node,
-    lot: _Lot,
+    group: _GpuGroup,
     shards: Mapping[str, Mapping[int, int]],
-) -> Iterator[_Lot]:
+) -> Iterator[_GpuGroup]:
     """Its whole GPUs, less those that are for shards or have some in use, and the former. Slurm would give a whole one to whoever comes first."""
-    count, used = node.gpus[lot.gpu_type]
-    per_gpu = (node.shards.get(lot.gpu_type) or node.shards.get("", 0)) // count
+    count, used = node.gpus[group.gpu_type]
+    per_gpu = (node.shards.get(group.gpu_type) or node.shards.get("", 0)) // count
     in_use = [per_gpu - taken for _, taken in sorted(shards.get(node.name, {}).items())] if per_gpu else []
     idle = max(0, count - used - len(in_use))
     shared = min(count, settings.shared.get(partition.name, 0)) if 1 < per_gpu <= WHOLE_MILLI else 0
     kept = min(idle, max(0, shared - len(in_use)))
     if shared < count:
-        yield lot._replace(units=count - shared, free=min(count - shared, idle - kept))
+        yield group._replace(units=count - shared, free=min(count - shared, idle - kept))
     if shared:
         on_gpus = tuple(max(0, free) for free in (*in_use, *[per_gpu] * kept))[:shared]
-        yield lot._replace(
-            pool=SHARED_POOL.format(lot.pool),
+        yield group._replace(
+            pool=SHARED_POOL.format(group.pool),
             units=shared * per_gpu,
             free=sum(on_gpus),
             part_milli=WHOLE_MILLI // per_gpu,
@@ -209,36 +212,36 @@ def _wholes(
 
 def _beside(lent: _Lent, number: int) -> tuple[int, int]:
     """CPUs and memory that a host of its pool has."""
-    sorts, hosts = [lot.sort for lot in lent.lots], lent.lots[number].hosts
+    sorts, hosts = [group.sort for group in lent.groups], lent.groups[number].hosts
     cpus_milli = most(lent.node.cpus * 1000, sorts, number) // hosts
     return cpus_milli, most(lent.node.memory_mib, sorts, number) // hosts
 
 
 def _pool(name: str, members: list[tuple[_Lent, int]]) -> HostPool:
-    lots = [lent.lots[number] for lent, number in members]
+    groups = [lent.groups[number] for lent, number in members]
     beside = [_beside(*member) for member in members]
     pool = HostPool(
         name=name,
-        model=lots[0].gpu.model,
-        gpu_memory_mib=lots[0].gpu.memory_mib,
-        nodes=sum(lot.hosts for lot in lots),
-        gpus_per_node=max(lot.units for lot in lots),
+        model=groups[0].gpu.model,
+        gpu_memory_mib=groups[0].gpu.memory_mib,
+        nodes=sum(group.hosts for group in groups),
+        gpus_per_node=max(group.units for group in groups),
         cpus_milli_per_node=max(cpus for cpus, _ in beside),
         memory_mib_per_node=max(memory for _, memory in beside),
         longest_s=members[0][0].partition.max_time_s,
     )
-    if not lots[0].part_milli:
+    if not groups[0].part_milli:
         return pool
-    part_milli = lots[0].part_milli
-    host_milli = WHOLE_MILLI if lots[0].per_gpu else part_milli
+    part_milli = groups[0].part_milli
+    host_milli = WHOLE_MILLI if groups[0].per_gpu else part_milli
     return replace(pool, gpus_per_node=1, shares=1, host_milli=host_milli, cut_milli=part_milli)
 
 
 def _target(lent: _Lent, number: int, pool: HostPool) -> Target:
-    partition, lot = lent.partition, lent.lots[number]
+    partition, group = lent.partition, lent.groups[number]
     return Target(
         partition=partition.name,
-        gpu_type=lot.gpu_type,
+        gpu_type=group.gpu_type,
         max_time_s=partition.max_time_s,
         node_cpus=max(1, pool.cpus_milli_per_node // 1000),
         node_gpus=pool.gpus_per_node,
@@ -246,7 +249,7 @@ def _target(lent: _Lent, number: int, pool: HostPool) -> Target:
         default_memory=partition.default_memory,
         host_milli=pool.host_milli,
         cut_milli=pool.cut_milli,
-        shards=bool(lot.per_gpu),
+        shards=bool(group.per_gpu),
     )
 
 
@@ -257,20 +260,22 @@ def _takes_work(node: Node) -> bool:
 
 def _free(lent: _Lent) -> Iterator[tuple[str, Host]]:
     """The node as hosts of each of its pools, with what is free: each GPU that has shards is one of its own."""
-    node, sorts = lent.node, [lot.sort for lot in lent.lots]
+    node, sorts = lent.node, [group.sort for group in lent.groups]
     cpus = left(node.cpus * 1000, (node.cpus - node.cpus_taken) * 1000, sorts)
     memory = left(node.memory_mib, node.memory_mib - node.memory_taken_mib, sorts)
-    for lot, cpus_milli, memory_mib in zip(lent.lots, cpus, memory, strict=True):
-        for gpu, free in enumerate(lot.on_gpus):
-            share = free / max(1, lot.free)
+    for group, cpus_milli, memory_mib in zip(lent.groups, cpus, memory, strict=True):
+        for gpu, free in enumerate(group.on_gpus):
+            share = free / max(1, group.free)
             beside = int(cpus_milli * share), int(memory_mib * share)
             yield (
-                lot.pool,
-                Host(f"{node.name}/{gpu}", (0,) if free else (), beside[0], beside[1], free * lot.part_milli),
+                group.pool,
+                Host(
+                    f"{node.name}/{gpu}", (0,) if free else (), beside[0], beside[1], free * group.part_milli
+                ),
             )
-        if not lot.per_gpu:
-            gpus = tuple(range(min(1, lot.free) if lot.part_milli else lot.free))
-            yield lot.pool, Host(node.name, gpus, cpus_milli, memory_mib, lot.free * lot.part_milli)
+        if not group.per_gpu:
+            gpus = tuple(range(min(1, group.free) if group.part_milli else group.free))
+            yield group.pool, Host(node.name, gpus, cpus_milli, memory_mib, group.free * group.part_milli)
 
 
 def _local_work(jobs: Iterable[OtherJob], pools: Mapping[str, Sequence[HostPool]]) -> tuple[LocalWork, ...]:

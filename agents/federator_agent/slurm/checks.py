@@ -9,7 +9,7 @@ from pathlib import Path
 
 from federator.model.jobs import in_gpus
 from federator.model.whose import EVERYBODY, in_words
-from federator_agent import owning
+from federator_agent import ownership
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import lent_partitions, view
 from federator_agent.slurm.commands import Commands, Rejected, Unreachable
@@ -88,8 +88,8 @@ def _account(name: str) -> str:
 
 def _shared(directory: Path, state_dir: Path) -> str:
     try:
-        if why := owning.foreign(directory, state_dir):
-            return f"shared_dir: {why}; {owning.remedy(directory / owning.FILE)}"
+        if why := ownership.foreign(directory, state_dir):
+            return f"shared_dir: {why}; {ownership.remedy(directory / ownership.FILE)}"
         with tempfile.TemporaryFile(dir=directory):
             return f"ok    shared_dir {directory} can be written; the nodes must see it under the same path"
     except OSError as error:

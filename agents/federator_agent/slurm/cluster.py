@@ -12,12 +12,12 @@ from functools import partial
 import msgspec
 
 from federator.retry import retried
-from federator_agent.core.lending import Seen
+from federator_agent.core.lent_capacity import Seen
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import View, lent_partitions, view
 from federator_agent.slurm.commands import BACKOFF, Commands, Rejected, Unreachable
 from federator_agent.slurm.output import WAITING
-from federator_agent.slurm.queue import Look, Queue
+from federator_agent.slurm.queue import Queue, QueueSnapshot
 from federator_agent.slurm.script import Target
 from federator_agent.slurm.settings import SlurmSettings
 
@@ -40,7 +40,7 @@ class Cluster:
         self._changed = asyncio.Event()
         self._silent = False
 
-    async def look(self, within_s: float = 0.0) -> Look:
+    async def look(self, within_s: float = 0.0) -> QueueSnapshot:
         """The queue, however long Slurm takes to answer."""
 
         def fall_silent(error: BaseException) -> None:

@@ -16,7 +16,7 @@ REQUEUED = "REQUEUED"
 """Of one that has run, and waits, or has begun again in vain: what had passed the gate is over, and what comes after it finds that."""
 
 
-class Fate(NamedTuple):
+class RankEnd(NamedTuple):
     """How a rank ended; without a code it is lost."""
 
     code: int | None
@@ -42,28 +42,28 @@ _CANCELLED = "its job was cancelled at the site, not by the federation"
 OUT_OF_MEMORY = "Slurm killed it: out of memory"
 
 
-def by_itself(mark: Exit, *, told: bool) -> Fate:
+def by_itself(mark: Exit, *, told: bool) -> RankEnd:
     """Of a rank that has ended, for no reason that Slurm knows. `told`: somebody else than the federation has sent it a signal to end."""
-    return Fate(None, _TOLD, Cause.EVICTED) if told else Fate(mark.code)
+    return RankEnd(None, _TOLD, Cause.EVICTED) if told else RankEnd(mark.code)
 
 
-def fate(mark: Exit | None, state: str, *, killed: bool, told: bool = False) -> Fate:
+def fate(mark: Exit | None, state: str, *, killed: bool, told: bool = False) -> RankEnd:
     """Of a rank whose job is over. `state`: Slurm's, or `FORGOTTEN`; `killed`: the federation has cancelled the job; `told`: as above."""
     code = mark.code if mark else None
     if state == "CANCELLED" and not killed:
-        return Fate(None, _CANCELLED, Cause.EVICTED)
+        return RankEnd(None, _CANCELLED, Cause.EVICTED)
     if state in _EVICTED:
-        return Fate(None, _EVICTED[state], Cause.EVICTED)
+        return RankEnd(None, _EVICTED[state], Cause.EVICTED)
     if state in _LIMITED:
-        return Fate(code or TERMINATED, _LIMITED[state], Cause.MAX_DURATION)
+        return RankEnd(code or TERMINATED, _LIMITED[state], Cause.MAX_DURATION)
     if state in _NODES:
         # Of the other ranks Slurm has ended the commands itself: one that ends well then has saved itself.
-        return Fate(None, _NODES[state], Cause.NODE_LOST)
+        return RankEnd(None, _NODES[state], Cause.NODE_LOST)
     if state == "OUT_OF_MEMORY" and code != 0:
-        return Fate(code or KILLED, OUT_OF_MEMORY, Cause.OUT_OF_MEMORY)
+        return RankEnd(code or KILLED, OUT_OF_MEMORY, Cause.OUT_OF_MEMORY)
     if mark is not None and not killed:
         return by_itself(mark, told=told)
     if code is not None or killed:
-        return Fate(KILLED if code is None else code)
+        return RankEnd(KILLED if code is None else code)
     why = f"Slurm says {state}" if state else "Slurm no longer knows its job"
-    return Fate(None, f"it has left no exit code; {why}", Cause.NODE_LOST)
+    return RankEnd(None, f"it has left no exit code; {why}", Cause.NODE_LOST)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator_agent import clearing, opening
+from federator_agent import job_folders, safe_open
 from federator_agent.slurm.script import RANK_SCRIPT
 from federator_agent.spool import kept, write_durably
 
@@ -132,7 +132,7 @@ class Folder:
 
     def _text(self, name: str) -> str:
         """What a mark says: the job may have written anything there."""
-        return opening.read(self.path, self.path / name, MOST_OF_A_MARK).decode(errors="replace")
+        return safe_open.read(self.path, self.path / name, MOST_OF_A_MARK).decode(errors="replace")
 
     @staticmethod
     def _read(marks: Marks, kind: str, rank: int, words: list[str]) -> None:
@@ -146,7 +146,7 @@ class Folder:
     def said(self) -> str:
         """The end of what Slurm itself has written about the job."""
         try:
-            with opening.opened(self.path, self.path / "slurm.out") as file:
+            with safe_open.opened(self.path, self.path / "slurm.out") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
                 return file.read().decode(errors="replace")
         except OSError:
@@ -156,5 +156,5 @@ class Folder:
         """All of it, the intent last: while it is there, this is done again."""
         if link.is_symlink():
             link.unlink(missing_ok=True)
-        clearing.remove(self.path, strict=True)
+        job_folders.remove(self.path, strict=True)
         self._intent.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ BREATH = 4.0
 """Between two looks there is at least this many times what the last one took: a slow slurmctld is asked less."""
 
 
-class Look(Mapping[str, tuple[Job, ...]]):
+class QueueSnapshot(Mapping[str, tuple[Job, ...]]):
     """The queue as it was at some moment: by job name, all jobs of that name that Slurm still knows."""
 
     def __init__(self, jobs: Iterable[Job], began_s: float) -> None:
@@ -42,13 +42,13 @@ class Queue:
         """`users`: in whose name jobs are submitted besides the agent's own."""
         self._commands = commands
         self._users = ",".join([str(os.getuid()), *sorted(set(users))])
-        self._next: asyncio.Future[Look] | None = None
+        self._next: asyncio.Future[QueueSnapshot] | None = None
         self._due_s = 0.0
         self._earliest_s = 0.0
         self._sooner = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def look(self, within_s: float = 0.0) -> Look:
+    async def look(self, within_s: float = 0.0) -> QueueSnapshot:
         """What is in the queue, seen from now on, and at the latest begun after `within_s`. Raises `Unreachable`, `Rejected`."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + within_s
@@ -96,7 +96,7 @@ class Queue:
         except Exception as error:  # noqa: BLE001 - all who wait must be told
             asked.set_exception(error)
         else:
-            asked.set_result(Look(read_queue(text), began_s))
+            asked.set_result(QueueSnapshot(read_queue(text), began_s))
             pause_s = max(pause_s, BREATH * (loop.time() - began_s))
         self._earliest_s = loop.time() + pause_s
 

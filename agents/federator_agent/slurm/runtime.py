@@ -16,23 +16,23 @@ from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import retried
-from federator_agent import archives, clearing, images, owning, secrets
+from federator_agent import archives, images, job_folders, ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
-from federator_agent.opening import opened
 from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.safe_open import opened
 from federator_agent.slurm import users
-from federator_agent.slurm.allocating import Allocating
+from federator_agent.slurm.allocation import Allocation
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import BACKOFF, Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, fate
 from federator_agent.slurm.folder import Folder
+from federator_agent.slurm.rank_watch import RankWatch
 from federator_agent.slurm.script import command_script, container_script
 from federator_agent.slurm.settings import SlurmSettings
-from federator_agent.slurm.watching import Watch
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
 
@@ -67,13 +67,13 @@ class SlurmRuntime:
         self._around = around
         self._settings = settings
         self.cluster = Cluster(settings, _for_jobs(around.environment))
-        self.allocating = Allocating(self.cluster, around.clock)
+        self.allocating = Allocation(self.cluster, around.clock)
         self._ranks = LocalRanks(around.clock)
         self._placements = shared / "placements"
         self._staging = Staging(shared, around.bulk, self._ranks)
         self._intents = around.spool.directory / "slurm"
         self._intents.mkdir(exist_ok=True)
-        self.watches: dict[str, Watch] = {}
+        self.watches: dict[str, RankWatch] = {}
         self._killing: set[str] = set()
         self._noting = asyncio.Lock()
         self._admitting: dict[str, asyncio.Lock] = {}
@@ -125,7 +125,7 @@ class SlurmRuntime:
         try:
             if users.other_user(self._settings, record):
                 # Of a life before there may be one that is that user's already: nothing of ours is written there.
-                await asyncio.to_thread(clearing.remove, folder.path)
+                await asyncio.to_thread(job_folders.remove, folder.path)
             ranks = tuple(slot.rank for slot in record.slots)
             await asyncio.to_thread(folder.make, ranks, self._link(placement))
             self.checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
@@ -240,7 +240,7 @@ class SlurmRuntime:
     def _watch(self, placement: str, folder: Folder, ranks: tuple[int, ...], *, killed: bool = False) -> None:
         watch = self.watches.get(placement)
         if watch is None:
-            watch = Watch(
+            watch = RankWatch(
                 self.cluster, folder, placement, folder.admitted, self._around.clock, self._around.tell
             )
             self.watches[placement] = watch
@@ -250,7 +250,7 @@ class SlurmRuntime:
             watch.add(ranks)
         watch.killed = watch.killed or killed
 
-    async def _run_watch(self, placement: str, watch: Watch) -> None:
+    async def _run_watch(self, placement: str, watch: RankWatch) -> None:
         """Also when a file system fails for a while: nothing may stay untold."""
         try:
             await retried(
@@ -280,7 +280,7 @@ class SlurmRuntime:
         else:
             self._around.tasks.spawn(self._signal(placement, signal, watch))
 
-    async def _kill(self, placement: str, watch: Watch) -> None:
+    async def _kill(self, placement: str, watch: RankWatch) -> None:
         """The ranks at once; a job that is cancelled is asked with TERM once more, and has its site's KillWait. Then whatever else is left of it."""
         await self._note_signal(placement)
         with contextlib.suppress(Unreachable, Rejected):
@@ -296,7 +296,7 @@ class SlurmRuntime:
             except OSError:
                 log.exception("that %s is sent a signal cannot be noted", placement)
 
-    async def _signal(self, placement: str, signal: str, watch: Watch) -> None:
+    async def _signal(self, placement: str, signal: str, watch: RankWatch) -> None:
         """Until Slurm has taken it, or there is nobody left to take it."""
         await self._note_signal(placement)
         failures = 0
@@ -342,7 +342,7 @@ class SlurmRuntime:
         await asyncio.to_thread(folder.remove, self._link(placement))
         if checkpoints_of:
             doomed = self._settings.shared_dir / "checkpoints" / checkpoints_of
-            await asyncio.to_thread(clearing.remove, doomed)
+            await asyncio.to_thread(job_folders.remove, doomed)
 
     def close(self) -> None:
         """Stop watching."""
@@ -370,7 +370,7 @@ def _take(shared: Path, around: Surroundings) -> None:
     if not shared.is_dir():
         remedy = "mount it here and on all nodes, or name another"
         raise Invalid(f"{shared} is not a directory", field="$.slurm.shared_dir", remedy=remedy)
-    owning.claim(shared, around.spool.directory, around.site, "$.slurm.shared_dir")
+    ownership.claim(shared, around.spool.directory, around.site, "$.slurm.shared_dir")
     for name, mode in _MODES.items():
         _make_private(shared / name, mode)
 

@@ -16,7 +16,7 @@ from federator.cli.demo.world import PROVIDER, Document, provider_settings
 from federator.client import AsyncClient
 from federator.kernel.clock import ScaledClock
 from federator.kernel.errors import FederatorError, Transient
-from federator.wire.governing import PolicyVerdict
+from federator.wire.administration import PolicyVerdict
 from federator.wire.http import TokenRequest
 
 DISPATCHER = "dispatcher"

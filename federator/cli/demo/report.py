@@ -9,14 +9,14 @@ from rich.text import Text
 
 from federator.cli.demo.result import Check, Compared, JobResult, Result
 from federator.cli.demo.screen import clock
-from federator.cli.demo.story import Told
+from federator.cli.demo.story import StoryResult
 from federator.cli.layout import Column, table
 from federator.cli.output import facts, show, status
 from federator.cli.phrases import NONE, usd
 from federator.kernel.quantities import format_duration
 
 
-def show_end(told: Told, width: int) -> None:
+def show_end(told: StoryResult, width: int) -> None:
     """Jobs, checks, money, GPU-hours, and why things are as they are."""
     result = told.result
     show(

@@ -15,11 +15,11 @@ from federator.cli.demo.processes import Processes
 from federator.cli.demo.report import heading, next_steps, own_command, show_checks, show_compared, show_end
 from federator.cli.demo.result import Check, write_result
 from federator.cli.demo.screen import open_screen
-from federator.cli.demo.story import SPEED, Told, play
+from federator.cli.demo.story import SPEED, StoryResult, play
 from federator.cli.demo.trace import read_plan, replay
-from federator.cli.demo.world import World, load_world, tightened, without_deadlines
+from federator.cli.demo.world import DemoWorld, load_world, tightened, without_deadlines
 from federator.cli.exits import FAILED, OK
-from federator.cli.explaining import drawn
+from federator.cli.explain import drawn
 from federator.cli.output import console, show
 from federator.kernel.errors import Invalid
 
@@ -72,7 +72,7 @@ def stop(folder: Path) -> int:
     return OK
 
 
-async def _demonstrate(place: Place, world: World, json: Path | None, *, keep: bool) -> int:
+async def _demonstrate(place: Place, world: DemoWorld, json: Path | None, *, keep: bool) -> int:
     federation = Federation(place.folder, SPEED)
     out = console()
     try:
@@ -99,7 +99,7 @@ async def _demonstrate(place: Place, world: World, json: Path | None, *, keep: b
     return OK if told.result.ok else FAILED
 
 
-def _with_end(told: Told, processes: Processes) -> Told:
+def _with_end(told: StoryResult, processes: Processes) -> StoryResult:
     """End everything, and add to the result whether that went in good order."""
     forced = processes.end_all()
     left = len(processes.living())
@@ -113,7 +113,7 @@ def _with_end(told: Told, processes: Processes) -> Told:
     return told._replace(result=result)
 
 
-async def _with_others(told: Told, world: World) -> Told:
+async def _with_others(told: StoryResult, world: DemoWorld) -> StoryResult:
     """Add what the same work comes to under other schedulers, on virtual time."""
     from federator.cli.demo.side_by_side import compare, offers_of_the_provider
 
@@ -121,7 +121,7 @@ async def _with_others(told: Told, world: World) -> Told:
     return told._replace(result=msgspec.structs.replace(told.result, compared=compared))
 
 
-def _show(told: Told, width: int) -> None:
+def _show(told: StoryResult, width: int) -> None:
     for job in told.result.jobs:
         if job.name in told.explanations:
             show(heading(f"federator explain {job.name}"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from federator.cli.demo.result import Compared
-from federator.cli.demo.world import CLOUD_SITE, PROVIDER, Document, World, provider_settings
+from federator.cli.demo.world import CLOUD_SITE, PROVIDER, DemoWorld, Document, provider_settings
 from federator.kernel.clock import SystemClock
 from federator.model.capacity import Offer
 from federator.model.jobs import PlacementConstraints
@@ -34,7 +34,7 @@ SHORT_S = 5.0
 """How long a command runs that does not say so."""
 
 
-def compare(world: World, offers: Sequence[Offer]) -> tuple[Compared, ...]:
+def compare(world: DemoWorld, offers: Sequence[Offer]) -> tuple[Compared, ...]:
     """What the demonstration's work comes to under each scheduler. Takes some seconds."""
     simulated, jobs = simulated_world(world, offers), work(world)
     return tuple(
@@ -53,7 +53,7 @@ async def offers_of_the_provider() -> Sequence[Offer]:
             await provider.close()
 
 
-def simulated_world(world: World, offers: Sequence[Offer]) -> SimulatedWorld:
+def simulated_world(world: DemoWorld, offers: Sequence[Offer]) -> SimulatedWorld:
     """The same sites, offers and policies."""
     sites = [
         {
@@ -75,7 +75,7 @@ def simulated_world(world: World, offers: Sequence[Offer]) -> SimulatedWorld:
     )
 
 
-def work(world: World) -> list[TraceJob]:
+def work(world: DemoWorld) -> list[TraceJob]:
     """The jobs as a trace, each with the first site that has what it needs as its home."""
     budgets_s = {
         document["metadata"]["name"]: duration_s(document["spec"]["deadline_budget"], "deadline_budget")
@@ -125,7 +125,7 @@ def _run_s(job: Document) -> float:
     return float(found[1]) * 60.0 if found else SHORT_S
 
 
-def _able(world: World, request: JobRequest) -> Iterator[Document]:
+def _able(world: DemoWorld, request: JobRequest) -> Iterator[Document]:
     """Sites that could ever run it."""
     spec = request.spec
     for site in world.sites:

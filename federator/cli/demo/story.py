@@ -14,7 +14,7 @@ from federator.cli.demo.outage import kill_and_restart
 from federator.cli.demo.result import Check, JobResult, Result
 from federator.cli.demo.screen import Screen
 from federator.cli.demo.watch import Watch
-from federator.cli.demo.world import DemoJob, World, copy_work
+from federator.cli.demo.world import DemoJob, DemoWorld, copy_work
 from federator.model.capacity import LEASE_ENDED
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.model.plans import Explanation
@@ -29,7 +29,7 @@ PLACED_S, WORK_S, RETURN_S = 40.0, 170.0, 60.0
 OUTPUTS_OF = "review-figures"
 
 
-class Told(NamedTuple):
+class StoryResult(NamedTuple):
     """What a story leaves behind: the result, and explanations of jobs by name."""
 
     result: Result
@@ -37,7 +37,7 @@ class Told(NamedTuple):
     now: float
 
 
-async def play(federation: Federation, world: World, screen: Screen) -> Told:
+async def play(federation: Federation, world: DemoWorld, screen: Screen) -> StoryResult:
     """All of it, up to and including the findings. What has been started is the caller's to end."""
     began_s = time.monotonic()
     screen.say("starting a dispatcher and three sites, each a process of its own")
@@ -62,7 +62,7 @@ async def play(federation: Federation, world: World, screen: Screen) -> Told:
         result = await gather(federation, survival, began_s)
         result = await _with_outputs(federation, result)
         explanations = {job.name: await federation.admin.explain(job.id) for job in worth_explaining(result)}
-    return Told(result, explanations, federation.clock.now())
+    return StoryResult(result, explanations, federation.clock.now())
 
 
 def worth_explaining(result: Result) -> list[JobResult]:
@@ -81,7 +81,7 @@ def _title(federation: Federation) -> str:
     )
 
 
-async def _submit_all(federation: Federation, world: World, watch: Watch, work: Path) -> None:
+async def _submit_all(federation: Federation, world: DemoWorld, watch: Watch, work: Path) -> None:
     """Each job when its time has come, later ones not before the first ones run."""
     submitted = 0
     began_at = federation.clock.now()

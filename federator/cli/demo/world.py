@@ -43,7 +43,7 @@ class DemoJob(msgspec.Struct, frozen=True):
         return str(self.job.get("name") or default_name(run, None))
 
 
-class World(msgspec.Struct, frozen=True):
+class DemoWorld(msgspec.Struct, frozen=True):
     """Everything that the demonstration starts with."""
 
     sites: tuple[Document, ...]
@@ -56,16 +56,16 @@ class World(msgspec.Struct, frozen=True):
         return "\n---\n".join(json.dumps(document) for document in self.policies)
 
 
-def load_world() -> World:
+def load_world() -> DemoWorld:
     """The world as the files have it."""
-    return World(
+    return DemoWorld(
         sites=tuple(_read("sites.yaml")),
         policies=tuple(each.value for each in read_documents(_text("policies.yaml"))),  # type: ignore[misc]
         jobs=tuple(msgspec.convert(each, DemoJob) for each in _read("jobs.yaml")),
     )
 
 
-def without_deadlines(world: World) -> World:
+def without_deadlines(world: DemoWorld) -> DemoWorld:
     """The same work and rules, but nothing is ever due: no job's deadline, no queue's deadline budget."""
     jobs = tuple(_with(job, drop=DEADLINE_KEYS) for job in world.jobs)
     policies = copy.deepcopy(world.policies)
@@ -74,7 +74,7 @@ def without_deadlines(world: World) -> World:
     return msgspec.structs.replace(world, jobs=jobs, policies=policies)
 
 
-def tightened(world: World, given: str) -> World:
+def tightened(world: DemoWorld, given: str) -> DemoWorld:
     """`JOB=DURATION`: the same world, but that job is due so soon after it was submitted. Raises `Invalid`."""
     name, _, within = given.partition("=")
     if not name or not within:

@@ -5,8 +5,8 @@ The three of rent are one transaction, so that the sum of the ledger, of the job
 
 import msgspec
 
+from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
-from federator.control.record.scribe import Scribe
 from federator.kernel.quantities import format_bytes
 from federator.model.capacity import Lease, Market
 from federator.model.events import LedgerEntry, LedgerKind
@@ -14,7 +14,7 @@ from federator.model.jobs import Job, in_gpus
 from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus
 
 
-async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: float) -> None:
+async def bill(records: Records, event_writer: EventWriter, lease_id: str, billed_usd: float) -> None:
     """Book the growth of a lease's bill to the job that the machine runs, or ran last, or was rented for."""
 
     def compute() -> Changes:
@@ -24,7 +24,7 @@ async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: floa
         if delta_usd <= 0:
             return changes
         job = _charged(records, lease)
-        payer, now = job.id if job else "", scribe.clock.now()
+        payer, now = job.id if job else "", event_writer.clock.now()
         since_at, pace = lease.billed_until_at, lease.pace_usd_h
         if since_at is not None and now > since_at:
             pace = delta_usd / (now - since_at) * 3600
@@ -36,7 +36,7 @@ async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: floa
         if job is not None:
             changes.put(msgspec.structs.replace(job, spent_usd=job.spent_usd + delta_usd))
         changes.put(
-            scribe.ledger(
+            event_writer.ledger(
                 LedgerKind.MONEY,
                 "dispatcher",
                 f"rent of {lease.offer.name}",
@@ -56,22 +56,22 @@ async def bill(records: Records, scribe: Scribe, lease_id: str, billed_usd: floa
     await records.transact(compute)
 
 
-def book_use(changes: Changes, scribe: Scribe, placement: Placement, job: Job) -> Job:
+def book_use(changes: Changes, event_writer: EventWriter, placement: Placement, job: Job) -> Job:
     """GPU time by site, market and model, written once per attempt, when it is proven over."""
     if placement.started_at is None or placement.ended_at is None:
         return job
     gpu_s = max(0.0, placement.ended_at - placement.started_at) * placement.gpus
     owned_usd = gpu_s / 3600 * placement.price_usd_gpu_h if placement.market is Market.OWNED else 0.0
     text = f"{placement.nodes} × {in_gpus(placement.gpus_per_node, shared=placement.shared)} GPUs, {placement.status}"
-    changes.put(_entry(scribe, LedgerKind.USAGE, text, placement, job, gpu_s=gpu_s, usd=owned_usd))
+    changes.put(_entry(event_writer, LedgerKind.USAGE, text, placement, job, gpu_s=gpu_s, usd=owned_usd))
     return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s)
 
 
 def _entry(
-    scribe: Scribe, kind: LedgerKind, text: str, placement: Placement, job: Job, **amounts: float
+    event_writer: EventWriter, kind: LedgerKind, text: str, placement: Placement, job: Job, **amounts: float
 ) -> LedgerEntry:
     """What an attempt comes to, charged where it really ran, to its job, queue and owner."""
-    return scribe.ledger(
+    return event_writer.ledger(
         kind,
         "dispatcher",
         text,
@@ -93,13 +93,15 @@ def has_moved(placement: Placement) -> bool:
     return begun or placement.started_at is not None
 
 
-def book_moves(changes: Changes, scribe: Scribe, before: Placement, placement: Placement, job: Job) -> Job:
+def book_moves(
+    changes: Changes, event_writer: EventWriter, before: Placement, placement: Placement, job: Job
+) -> Job:
     """Data that its site has brought: once per attempt, as soon as that is known. The job pays for it."""
     moves = placement.moves
     if moves is None or has_moved(before) or not has_moved(placement):
         return job
     text, gib = f"{format_bytes(moves.moved_bytes)} of data from {moves.source}", moves.moved_bytes / 2**30
-    changes.put(_entry(scribe, LedgerKind.MONEY, text, placement, job, usd=moves.usd, egress_gib=gib))
+    changes.put(_entry(event_writer, LedgerKind.MONEY, text, placement, job, usd=moves.usd, egress_gib=gib))
     return msgspec.structs.replace(job, spent_usd=job.spent_usd + moves.usd)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from federator.control.record.journal import Note
+from federator.control.record.journal import JournalEntry
 from federator.control.record.records import Changes, Records
-from federator.control.record.signing import Signer
+from federator.control.record.signer import Signer
 from federator.kernel.clock import Clock
 from federator.model.events import LedgerEntry
 from federator.model.ledger import FRESH_S, Head, LedgerState, Part, Seal, SealedLine, head_of, line_hash
@@ -130,7 +130,7 @@ class Chain:
             self._written.set()
             self.signer.journal.add(self.state.number, written)
 
-    async def _noted(self, notes: Sequence[Note]) -> dict[str, SealedLine]:
+    async def _noted(self, notes: Sequence[JournalEntry]) -> dict[str, SealedLine]:
         """Lines that this dispatcher has written and nobody has sealed. Whether the store still has them does not matter: what is missing there is sealed as it was."""
         left = {line.id: line for note in notes for line in note.lines}
         if not left:

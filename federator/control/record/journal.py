@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 20
 log = logging.getLogger(__name__)
 
 
-class Note(msgspec.Struct, frozen=True, array_like=True):
+class JournalEntry(msgspec.Struct, frozen=True, array_like=True):
     """Lines of one commit. `number`: of the newest seal then, so they are in a later one."""
 
     number: int
@@ -34,11 +34,11 @@ class Journal:
         self._bytes = 0
         self._failed = False
 
-    def read(self) -> list[Note]:
+    def read(self) -> list[JournalEntry]:
         """What is noted; a last note that was not written whole is left out, and so is what is none."""
         if self._path is None or not self._path.exists():
             return []
-        notes, decoder = [], msgspec.json.Decoder(Note)
+        notes, decoder = [], msgspec.json.Decoder(JournalEntry)
         for line in self._path.read_bytes().splitlines():
             try:
                 notes.append(decoder.decode(line))
@@ -48,7 +48,7 @@ class Journal:
 
     def add(self, number: int, lines: Sequence[SealedLine]) -> None:
         """Note these lines of one commit. A disk that takes nothing is told of and stops nobody."""
-        self._write(os.O_APPEND, [Note(number, tuple(lines))])
+        self._write(os.O_APPEND, [JournalEntry(number, tuple(lines))])
 
     def shorten(self, number: int, pending: Iterable[SealedLine]) -> None:
         """Forget what is sealed, once nothing else is noted or the file is large. `pending`: what is not."""
@@ -60,9 +60,9 @@ class Journal:
         """Note these and nothing else."""
         left = tuple(pending)
         self._bytes = 0
-        self._write(os.O_TRUNC, [Note(number, left)] if left else [])
+        self._write(os.O_TRUNC, [JournalEntry(number, left)] if left else [])
 
-    def _write(self, how: int, notes: Sequence[Note]) -> None:
+    def _write(self, how: int, notes: Sequence[JournalEntry]) -> None:
         if self._path is None:
             return
         data = b"".join(msgspec.json.encode(note) + b"\n" for note in notes)

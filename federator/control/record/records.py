@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import force_setattr
 
-from federator.control.record.decoding import decode_spec, decoded, labels_of
+from federator.control.record.decoders import decode_spec, decoded, labels_of
 from federator.control.record.holders import HeldCounts
 from federator.control.record.job_index import JobIndex
 from federator.control.record.leadership import Reign

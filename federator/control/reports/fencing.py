@@ -15,7 +15,7 @@ import logging
 from federator.control.record.records import Records
 from federator.control.reports import gangs
 from federator.control.reports.inventory import Inventory
-from federator.control.reports.progress import Progress
+from federator.control.reports.statuses import StatusHandler
 from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration
 from federator.model.placements import Cause, Order, Placement
@@ -41,7 +41,7 @@ class Fences:
         self,
         records: Records,
         inventory: Inventory,
-        progress: Progress,
+        progress: StatusHandler,
         clock: Clock,
         *,
         look_s: float = 1.0,

@@ -37,7 +37,7 @@ _BEGUN = frozenset(
 _UP = frozenset({PlacementStatus.RUNNING, PlacementStatus.SUCCEEDED})
 
 
-class Heard(NamedTuple):
+class GangStatus(NamedTuple):
     """A placement with what has become known of its parts, and what that says of the whole; None: nothing new."""
 
     placement: Placement
@@ -50,7 +50,7 @@ def parts_of(members: tuple[str, ...]) -> tuple[Part, ...]:
     return tuple(Part(member=name) for name in names) if len(names) > 1 else ()
 
 
-def hear(placement: Placement, member: str, report: PlacementReport, *, acknowledged: bool) -> Heard:
+def hear(placement: Placement, member: str, report: PlacementReport, *, acknowledged: bool) -> GangStatus:
     """A member's part moves to `report.status`, which its present status allows. `acknowledged`: it needs no telling to stop any more.
 
     What was given up for lost and has stopped or failed after all stays lost: its gang is being ended, or has, for that.
@@ -77,12 +77,12 @@ def hear(placement: Placement, member: str, report: PlacementReport, *, acknowle
     return _settle(_with(placement, part), report.at)
 
 
-def acknowledge(placement: Placement, member: str) -> Heard:
+def acknowledge(placement: Placement, member: str) -> GangStatus:
     """A member whose part was given up says that it is over: it need not be told to stop any more."""
     part = placement.part(member)
     assert part is not None
     placement = _with(placement, replace(part, stop_acknowledged=True))
-    return Heard(replace(placement, stop_acknowledged=_acknowledged(placement)))
+    return GangStatus(replace(placement, stop_acknowledged=_acknowledged(placement)))
 
 
 def forgive(placement: Placement, member: str) -> Placement:
@@ -94,7 +94,7 @@ def forgive(placement: Placement, member: str) -> Placement:
     return replace(placement, stop_acknowledged=_acknowledged(placement))
 
 
-def give_up(placement: Placement, why: str, at: float) -> Heard:
+def give_up(placement: Placement, why: str, at: float) -> GangStatus:
     """End a gang that was never told to run. Its members are told to stop, each until it has answered, though nothing runs there."""
     report = PlacementReport(
         placement=placement.id,
@@ -106,7 +106,7 @@ def give_up(placement: Placement, why: str, at: float) -> Heard:
         detail=why,
         ended_at=at,
     )
-    return Heard(replace(placement, order=Order.STOP, order_reason=why), report)
+    return GangStatus(replace(placement, order=Order.STOP, order_reason=why), report)
 
 
 def found(placement: Placement, told: Mapping[str, PlacementReport]) -> Placement:
@@ -147,7 +147,7 @@ def unproven(placement: Placement) -> tuple[str, ...]:
     return tuple(part.member for part in placement.parts if not part.ended)
 
 
-def _settle(placement: Placement, at: float) -> Heard:
+def _settle(placement: Placement, at: float) -> GangStatus:
     """What all parts together say of the whole."""
     placement = replace(placement, stop_acknowledged=_acknowledged(placement))
     parts = placement.parts
@@ -160,17 +160,17 @@ def _settle(placement: Placement, at: float) -> Heard:
         why = f"{_told_by(placement, failed)}: the rest of the gang cannot go on without it"
         placement = replace(placement, order=Order.STOP, order_reason=why, ended_first=failed.member)
     if all(part.ended for part in parts):
-        return Heard(placement, _end(placement, at))
+        return GangStatus(placement, _end(placement, at))
     if placement.order is Order.STOP:
-        return Heard(placement)
+        return GangStatus(placement)
     if all(part.status in _UP for part in parts):
         return _now(placement, PlacementStatus.RUNNING, at)
     if any(part.status in _BEGUN for part in parts):
         return _now(placement, PlacementStatus.STARTING, at)
-    return Heard(placement)
+    return GangStatus(placement)
 
 
-def _reserved(placement: Placement, at: float) -> Heard:
+def _reserved(placement: Placement, at: float) -> GangStatus:
     """Told to run once all have accepted. One that cannot, or is gone, ends it at once: it was never told to run."""
     parts = placement.parts
     if any(part.status in _BEGUN or part.started_at is not None for part in parts):
@@ -181,7 +181,7 @@ def _reserved(placement: Placement, at: float) -> Heard:
     if failed is not None:
         return give_up(placement, _told_by(placement, failed), at)
     if any(part.status is not PlacementStatus.ACCEPTED for part in parts):
-        return Heard(placement)
+        return GangStatus(placement)
     dumb = next((part.member for part in parts if not part.rendezvous), None)
     if dumb is not None:
         return give_up(
@@ -193,17 +193,17 @@ def _reserved(placement: Placement, at: float) -> Heard:
     return _now(placement, PlacementStatus.ACCEPTED, at)
 
 
-def _late(placement: Placement, at: float) -> Heard:
+def _late(placement: Placement, at: float) -> GangStatus:
     """Words on a gang that is over: only that every part has succeeded after all still counts."""
     if _all_succeeded(placement.parts) and allows(placement.status, TOLD[PlacementStatus.SUCCEEDED]):
-        return Heard(placement, _end(placement, at))
-    return Heard(placement)
+        return GangStatus(placement, _end(placement, at))
+    return GangStatus(placement)
 
 
-def _now(placement: Placement, status: PlacementStatus, at: float) -> Heard:
+def _now(placement: Placement, status: PlacementStatus, at: float) -> GangStatus:
     """The whole has come to `status`, unless it is there already."""
     if not allows(placement.status, TOLD[status]):
-        return Heard(placement)
+        return GangStatus(placement)
     report = PlacementReport(
         placement=placement.id,
         epoch=placement.epoch,
@@ -212,7 +212,7 @@ def _now(placement: Placement, status: PlacementStatus, at: float) -> Heard:
         at=at,
         started_at=_started_at(placement),
     )
-    return Heard(placement, report)
+    return GangStatus(placement, report)
 
 
 def _end(placement: Placement, at: float) -> PlacementReport:

@@ -17,7 +17,7 @@ from federator.settings import LimitSettings, LinkSettings
 
 
 @dataclass
-class Heard:
+class MemberReport:
     """The last word of one member. `heard_boot_s` is our boot clock at the time."""
 
     site: str
@@ -43,7 +43,7 @@ class Inventory:
         self._limits = limits
         self._settings = settings
         self._listeners: list[Callable[[], None]] = []
-        self.members: dict[str, Heard] = {}
+        self.members: dict[str, MemberReport] = {}
         self.offers: dict[str, tuple[Offer, ...]] = {}
         self.listed_at: dict[str, float] = {}
         self._avoided: dict[tuple[str, str], tuple[float, str]] = {}
@@ -57,7 +57,7 @@ class Inventory:
 
     def opened(self, member: Member, session: str) -> None:
         """A session stands; until its first report the member's old report counts for nothing."""
-        heard = self.members.setdefault(member.id, Heard(site=member.site))
+        heard = self.members.setdefault(member.id, MemberReport(site=member.site))
         heard.session, heard.stopped_boot_s = session, None
         heard.report = None
         heard.heard_boot_s = heard.answered_boot_s = self._clock.boot()
@@ -81,7 +81,7 @@ class Inventory:
         if changed:
             self._tell()
 
-    def _check_hosts(self, of: Heard, report: SiteReport) -> None:
+    def _check_hosts(self, of: MemberReport, report: SiteReport) -> None:
         """What the site, and the federation, would have in all."""
         own = sum(pool.nodes for pool in report.pools)
         others = [each for each in self.members.values() if each is not of] if own > of.hosts else []
@@ -195,7 +195,7 @@ class Inventory:
         """Whether it had joined before we started: then it is to come back by itself."""
         return member.joined_at < self._began_at
 
-    def _trouble(self, heard: Heard) -> str:
+    def _trouble(self, heard: MemberReport) -> str:
         """What is wrong with a member; empty: nothing."""
         return "" if heard.report is None or heard.report.health == "ok" else heard.report.health
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.record.batches import write_each
+from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
-from federator.control.record.scribe import Scribe
 from federator.model.jobs import Job, Refusal
 from federator.model.lifecycle import allows
 from federator.model.placements import Order, Placement
@@ -36,17 +36,17 @@ class Leaving(NamedTuple):
     """Its site does not want it back for a while."""
 
 
-async def close_places(records: Records, scribe: Scribe) -> None:
+async def close_places(records: Records, event_writer: EventWriter) -> None:
     """Tell what has to be gone to stop; nothing is written when there is nothing."""
     due: dict[str, Leaving] = {}
 
     def look(_names: object) -> None:
         due.clear()
-        due.update({each.placement.id: each for each in _due(records, scribe.clock.now())})
+        due.update({each.placement.id: each for each in _due(records, event_writer.clock.now())})
 
     def close(changes: Changes, name: str) -> None:
         if name in due:
-            _stop(records, scribe, changes, due[name])
+            _stop(records, event_writer, changes, due[name])
 
     look(None)
     await write_each(records, list(due), close, prepare=look)
@@ -61,17 +61,17 @@ def _due(records: Records, now: float) -> list[Leaving]:
     return [each for each in _leaving(records, now) if each.at <= now]
 
 
-def _stop(records: Records, scribe: Scribe, changes: Changes, leaving: Leaving) -> None:
-    placement, because, now = leaving.placement, leaving.because, scribe.clock.now()
+def _stop(records: Records, event_writer: EventWriter, changes: Changes, leaving: Leaving) -> None:
+    placement, because, now = leaving.placement, leaving.because, event_writer.clock.now()
     reserved = placement.order is Order.RESERVE
     grace_s = max(0.0, leaving.by_at - now) if leaving.evicted else None
-    scribe.stop(changes, placement, because, sent=not reserved, grace_s=grace_s)
+    event_writer.stop(changes, placement, because, sent=not reserved, grace_s=grace_s)
     job = records.jobs[placement.job]
     if leaving.evicted:
         job = _kept_away(job, placement.site, now, max(now, leaving.by_at) + STAYS_AWAY_S)
-    job = scribe.job(changes, job, "suspend", because, pause_for="interruption")
+    job = event_writer.job(changes, job, "suspend", because, pause_for="interruption")
     if reserved:
-        scribe.job(changes, job, "paused", because, placement=None, pause_for=None)
+        event_writer.job(changes, job, "paused", because, placement=None, pause_for=None)
 
 
 def _kept_away(job: Job, site: str, now: float, until_at: float) -> Job:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from federator.control.leases.proposals import with_approval_spent
 from federator.control.record.batches import write_each
+from federator.control.record.event_writer import EventWriter, reason_of
 from federator.control.record.records import Changes, Records, row_key
-from federator.control.record.scribe import Scribe, reason_of
-from federator.control.renting.proposals import with_approval_spent
 from federator.control.reports.gangs import parts_of
 from federator.control.turns.first_forecasts import with_first_forecast
 from federator.control.turns.observation import Observer, expected_ready_at
@@ -47,10 +47,10 @@ class Committed(NamedTuple):
 class Committer:
     """Writes what still holds."""
 
-    def __init__(self, records: Records, observer: Observer, scribe: Scribe) -> None:
+    def __init__(self, records: Records, observer: Observer, event_writer: EventWriter) -> None:
         self._records = records
         self._observer = observer
-        self._scribe = scribe
+        self._event_writer = event_writer
         self._one_at_a_time = asyncio.Lock()
 
     async def commit(self, plan: Plan) -> Committed:
@@ -94,7 +94,7 @@ class Committer:
             model=pool.model if pool else "",
         )
         changes.put(placement)
-        self._scribe.place(
+        self._event_writer.place(
             changes, self._told(self._free_to_change(job), placement), placement, reason_of(action)
         )
         lease = self._records.leases.get(action.lease or "")
@@ -117,7 +117,7 @@ class Committer:
         """
         written = changes.rows.get(row_key(lease))  # by an earlier placement of the same transaction
         lease = written if isinstance(written, Lease) else lease
-        now, offer = self._scribe.clock.now(), lease.offer
+        now, offer = self._event_writer.clock.now(), lease.offer
         billed_until_at = lease.billed_until_at or lease.launched_at or lease.requested_at
         begins_at = max(now, lease.ready_at or expected_ready_at(lease, now)) + boots_s
         moves = placement.moves
@@ -165,7 +165,7 @@ class Committer:
         placement = msgspec.structs.replace(placement, because=action.because, reason=action.reason)
         changes.put(*new, placement)
         job_then = self._told(self._free_to_change(with_approval_spent(job)), placement)
-        self._scribe.place(changes, job_then, placement, reason_of(action))
+        self._event_writer.place(changes, job_then, placement, reason_of(action))
         if new:
             changes.put(self._rented(new, job, action))
         for number, lease in enumerate(warm):
@@ -178,10 +178,10 @@ class Committer:
         """One line for all machines of a gang: with a line for each, it could be only half as large."""
         lease, offer = new[0], new[0].offer
         count = f"{len(new)} × " if len(new) > 1 else ""
-        return self._scribe.ledger(
+        return self._event_writer.ledger(
             LedgerKind.ACT,
             "dispatcher",
-            f"rent {count}{offer.name}: {because_of(action, self._scribe.clock.now())}",
+            f"rent {count}{offer.name}: {because_of(action, self._event_writer.clock.now())}",
             job=job.id,
             queue=job.queue,
             owner=job.owner,
@@ -194,12 +194,12 @@ class Committer:
     def _lease(self, job: Job, plan: Plan, action: Rent, offer: Offer, number: int) -> Lease:
         """One of the machines: what all may cost is shared evenly; data that is moved counts with the first."""
         return Lease(
-            id=self._scribe.ids.new("lease"),
+            id=self._event_writer.ids.new("lease"),
             provider=action.provider,
             site=action.site,
             offer=offer,
             status=LeaseStatus.REQUESTED,
-            requested_at=self._scribe.clock.now(),
+            requested_at=self._event_writer.clock.now(),
             because=action.because,
             reason=action.reason,
             evidence=msgspec.structs.replace(action.evidence, decision=plan.decision),
@@ -215,7 +215,7 @@ class Committer:
         whole, spec = spec, spec.as_form(form)
         parts = parts_of(action.members) if isinstance(action, Place) else ()
         return Placement(
-            id=self._scribe.ids.new("pl"),
+            id=self._event_writer.ids.new("pl"),
             job=job.id,
             epoch=job.epoch + 1,
             site=action.site,
@@ -231,7 +231,7 @@ class Committer:
             shared=bool(spec.resources.gpus.share_milli),
             cpus_milli=spec.resources.cpus_milli,
             memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
-            assigned_at=self._scribe.clock.now(),
+            assigned_at=self._event_writer.clock.now(),
             expected_end_at=action.expected_end_at,
             max_duration_s=whole.limit_s(job.max_duration_s, form),
             decision=plan.decision,
@@ -253,18 +253,18 @@ class Committer:
         ):
             return "the placement is over or being stopped"
         reserved = placement.order is Order.RESERVE
-        at = self._scribe.clock.now()
-        self._scribe.stop(changes, placement, because_of(action, at), sent=not reserved)
+        at = self._event_writer.clock.now()
+        self._event_writer.stop(changes, placement, because_of(action, at), sent=not reserved)
         why: dict[str, Any] = {"pause_for": "preemption"}
         if action.form is not None:
             why = {"pause_for": "resize", "form": self._kept_to(placement, action.form)}
-        job = self._scribe.job(changes, job, "suspend", reason_of(action), displaced_at=at, **why)
+        job = self._event_writer.job(changes, job, "suspend", reason_of(action), displaced_at=at, **why)
         if reserved:
-            self._scribe.job(changes, job, "paused", reason_of(action), placement=None, pause_for=None)
+            self._event_writer.job(changes, job, "paused", reason_of(action), placement=None, pause_for=None)
         return ""
 
     def _told(self, job: Job, placement: Placement) -> Job:
-        return with_first_forecast(self._observer.jobs, job, placement, self._scribe.clock.now())
+        return with_first_forecast(self._observer.jobs, job, placement, self._event_writer.clock.now())
 
     def _free_to_change(self, job: Job) -> Job:
         """An elastic job was kept to a form for this one start."""

@@ -1,14 +1,14 @@
 """Jobs that must follow others: one that will never start, because of what a predecessor has come to, is told so at once and ended."""
 
-from federator.control.governing.visibility import told_of
+from federator.control.administration.visibility import told_of
 from federator.control.record.batches import write_each
+from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
-from federator.control.record.scribe import Scribe
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
 
 
-async def settle_dependents(records: Records, scribe: Scribe) -> None:
+async def settle_dependents(records: Records, event_writer: EventWriter) -> None:
     """End every waiting job that may never start; those that follow it are next, until none is left.
 
     One of whose predecessors has failed fails, too. One that was to start only if another fails is cancelled: nothing went wrong.
@@ -23,11 +23,11 @@ async def settle_dependents(records: Records, scribe: Scribe) -> None:
         if broken.status is JobStatus.SUCCEEDED:
             because = f"not needed: it was to start if {told_of(job, broken)} failed, and that has succeeded"
             outcome = Outcome(TerminalReason.CANCELLED, because)
-            scribe.job(changes, job, "cancel", because, outcome=outcome)
+            event_writer.job(changes, job, "cancel", because, outcome=outcome)
             return
         because = f"it must follow {told_of(job, broken)}, which is {broken.status}"
         outcome = Outcome(TerminalReason.DEPENDENCY_FAILED, because)
-        scribe.job(changes, job, "dependency-failed", because, outcome=outcome)
+        event_writer.job(changes, job, "dependency-failed", because, outcome=outcome)
 
     tried: set[str] = set()
     while names := sorted(index.unsettled - tried):

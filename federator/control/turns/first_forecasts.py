@@ -11,7 +11,7 @@ from federator.model.capacity import Market
 from federator.model.jobs import FirstForecast, Job, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Plan
-from federator.planning.explaining.ranges import ranges
+from federator.planning.explanations.ranges import ranges
 
 MOST = 100
 """Jobs of one turn that wait and whose forecast is written down; the others' turn comes later."""

@@ -11,14 +11,14 @@ import msgspec
 from msgspec import UNSET
 
 from federator.control.accounts.money import job_limit
-from federator.control.governing.authority import AuthorityInForce
+from federator.control.administration.authority import AuthorityInForce
 from federator.control.record.records import Records
 from federator.control.reports.history import History
 from federator.control.turns.set_aside import SetAside
 from federator.model.jobs import Input, Job, JobSpec, JobStatus
 from federator.model.snapshot import JobView, asked
 from federator.planning.places.candidates import size
-from federator.planning.rules.starting_by import bounded
+from federator.planning.rules.max_wait import bounded
 from federator.planning.scheduling.forecast import (
     UNKNOWN,
     Leaning,

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from federator.control.accounts.concrete_rules import ConcreteRules
 from federator.control.accounts.money import paid_until_at, spend
 from federator.control.accounts.usage import Usage
+from federator.control.leases.stocks import unlisted_used
 from federator.control.record.records import Records
-from federator.control.renting.stocks import unlisted_used
 from federator.control.reports.history import History
 from federator.control.reports.inventory import Inventory
-from federator.control.turns.holdings import OVERDUE_S, Holding, Holdings
 from federator.control.turns.job_views import JobViews
+from federator.control.turns.occupancy import OVERDUE_S, Holding, Occupancy
 from federator.control.turns.set_aside import SetAside
 from federator.control.turns.trust import trusted
 from federator.control.turns.waiting_line import WaitingLine
@@ -94,7 +94,7 @@ class Observer:
         self._settled_boot_s = clock.boot() + reconnect_s
         self.aside = aside
         self.jobs = JobViews(records, history, aside)
-        self._holdings = Holdings(records, self.jobs.imagined, self.jobs.whole_run)
+        self._holdings = Occupancy(records, self.jobs.imagined, self.jobs.whole_run)
         self._kept: dict[str, _MemberKept] = {}
         """By member: between two looks most of them have not changed."""
         self._rules = ConcreteRules(records)

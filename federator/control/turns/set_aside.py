@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.record.batches import write_each
+from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
-from federator.control.record.scribe import Scribe
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
 from federator.model.jobs import Job
@@ -42,9 +42,9 @@ class Aside(NamedTuple):
 class SetAside:
     """The jobs that are set aside now."""
 
-    def __init__(self, records: Records, scribe: Scribe) -> None:
+    def __init__(self, records: Records, event_writer: EventWriter) -> None:
         self._records = records
-        self._scribe = scribe
+        self._event_writer = event_writer
         self.jobs: dict[str, Aside] = {}
         """By id. One whose pause is over is still there, for the length of the next."""
         self._untold: list[str] = []
@@ -60,7 +60,7 @@ class SetAside:
         failures = before.failures + 1 if before and again else 1
         pause_s = BACKOFF.pause_s(failures)
         because = f"it is set aside: {_in_words(error)}; tried again every {format_duration(pause_s)}"
-        self.jobs[job_id] = Aside(revision, because, self._scribe.clock.now() + pause_s, failures)
+        self.jobs[job_id] = Aside(revision, because, self._event_writer.clock.now() + pause_s, failures)
         self._news.add(job_id)
         log.error("%s %s", job_id, because, exc_info=None if isinstance(error, FederatorError) else error)
         if not again:
@@ -69,7 +69,7 @@ class SetAside:
     def of(self, job: Job) -> Aside | None:
         """Why the job is left out at this moment; None: it is not."""
         aside = self.jobs.get(job.id)
-        if aside is None or aside.until_at <= self._scribe.clock.now():
+        if aside is None or aside.until_at <= self._event_writer.clock.now():
             return None
         return aside if aside.revision == self._records.revision_of(job) else None
 
@@ -80,11 +80,11 @@ class SetAside:
         await write_each(self._records, known, self._note)
 
     def _note(self, changes: Changes, job_id: str) -> None:
-        changes.put(self._scribe.event(self._records.jobs[job_id], KIND, self.jobs[job_id].because))
+        changes.put(self._event_writer.event(self._records.jobs[job_id], KIND, self.jobs[job_id].because))
 
     def take_news(self) -> set[str]:
         """Jobs that were set aside, or whose pause was over, since this was last asked."""
-        now, open_jobs = self._scribe.clock.now(), self._records.open_jobs
+        now, open_jobs = self._event_writer.clock.now(), self._records.open_jobs
         for name in [name for name in self.jobs if name not in open_jobs]:
             del self.jobs[name]
         over = {name for name, each in self.jobs.items() if each.until_at <= now}

@@ -19,17 +19,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.leases.proposals import note_proposals
 from federator.control.record.decisions import DecisionLog
+from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Records
-from federator.control.record.scribe import Scribe
-from federator.control.renting.proposals import note_proposals
 from federator.control.turns.closings import close_places, next_stop_at
 from federator.control.turns.committer import Committed, Committer, fatal_by_subject
 from federator.control.turns.dependencies import settle_dependents
 from federator.control.turns.first_forecasts import note_first_forecasts
 from federator.control.turns.observation import Observer
-from federator.control.turns.occasions import Occasion
 from federator.control.turns.set_aside import at_fault
+from federator.control.turns.triggers import Occasion
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Transient
 from federator.kernel.ids import IdSource
@@ -37,7 +37,7 @@ from federator.model.plans import Place, Plan, Preempt, Waiting
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
-from federator.planning.plans.resizing import next_changes_at
+from federator.planning.plans.resizes import next_changes_at
 from federator.ports import Solver
 from federator.settings import TurnSettings
 from federator.telemetry import METRICS
@@ -68,7 +68,7 @@ class Turn:
         records: Records,
         observer: Observer,
         committer: Committer,
-        scribe: Scribe,
+        event_writer: EventWriter,
         solver: Solver,
         decisions: DecisionLog,
         clock: Clock,
@@ -78,7 +78,7 @@ class Turn:
         self._records = records
         self.observer = observer
         self.committer = committer
-        self.scribe = scribe
+        self.event_writer = event_writer
         self.solver = solver
         self._decisions = decisions
         self._clock = clock
@@ -151,8 +151,8 @@ class Turn:
         """The phases of a turn, in order."""
         self._seen = None
         began_s = asyncio.get_running_loop().time()
-        await settle_dependents(self._records, self.scribe)
-        await close_places(self._records, self.scribe)
+        await settle_dependents(self._records, self.event_writer)
+        await close_places(self._records, self.event_writer)
         self.observer.notice_silence()
         problem = await self.observe()
         started = await self._fast_path(problem)
@@ -174,7 +174,7 @@ class Turn:
         decision = await self._check(await self._decide(problem))
         committed = await self.committer.commit(decision.plan)
         await self._remember(decision, committed)
-        await note_proposals(self._records, self.scribe, decision.plan)
+        await note_proposals(self._records, self.event_writer, decision.plan)
         if self.settings.first_forecasts:
             now = self._clock.now()
             await note_first_forecasts(self._records, self.observer.jobs, decision.plan, now)

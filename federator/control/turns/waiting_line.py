@@ -22,9 +22,9 @@ from federator.model.jobs import Job, JobSpec, PlacementConstraints, Resources
 from federator.model.rules import planned
 from federator.model.snapshot import Lead, Outside, PoolView
 from federator.planning.scheduling.forecast import runtime_quantiles
-from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
-from federator.planning.world.outlook import Expected
-from federator.planning.world.window import FEWEST_GLANCES, GLANCES, Window, choose, is_small
+from federator.planning.world.line import Eligible, JobKind, Kinds, Line, LineForm
+from federator.planning.world.outlook import OutlookArrays
+from federator.planning.world.window import EVALUATIONS, FEWEST_EVALUATIONS, Window, choose, is_small
 
 SPARE = 10_000
 """Kinds and specs that no waiting job is of any more, beyond as many again as there are jobs: then everything is read anew."""
@@ -48,7 +48,7 @@ ROW = np.dtype(
 """`stamp` is 0 for a row that is free, else another for every writing; `ahead` is -1 until a window was chosen with the row in view."""
 
 
-class Standing(NamedTuple):
+class LinePosition(NamedTuple):
     """How a job stood in the line when a window was last chosen; `alike` is a job of its class that was in it, if any was."""
 
     ahead: int
@@ -88,8 +88,8 @@ class WaitingLine:
         self._changed: set[str] | None = None
         """Jobs whose rows are to be written again; None: all, for nothing was read yet."""
         self._one_at_a_time = asyncio.Lock()
-        self.glances = GLANCES
-        self._known: Expected | None = None
+        self.evaluations = EVALUATIONS
+        self._known: OutlookArrays | None = None
         self.outside: dict[str, Outside] = {}
         """What jobs outside the last window are expected to use, by row of the model."""
         self.leads: tuple[Lead, ...] = ()
@@ -115,9 +115,9 @@ class WaitingLine:
         A window that is too large for a slow or busy machine would cost every turn the whole limit, and its plan.
         """
         if used >= 1.0:
-            self.glances = max(FEWEST_GLANCES, self.glances // 2)
+            self.evaluations = max(FEWEST_EVALUATIONS, self.evaluations // 2)
         elif used < 1 / 4:
-            self.glances = min(GLANCES, self.glances * 2)
+            self.evaluations = min(EVALUATIONS, self.evaluations * 2)
 
     async def heads(self) -> tuple[list[str], list[int], list[int]] | None:
         """Of each class the first to come, how many there are, and what the class is called here; None where no window is needed."""
@@ -130,7 +130,7 @@ class WaitingLine:
         words, first, counts = np.unique(rows["klass"], return_index=True, return_counts=True)
         return [self._ids[slot] for slot in live[first].tolist()], counts.tolist(), words.tolist()
 
-    def expect(self, known: Expected | None) -> None:
+    def expect(self, known: OutlookArrays | None) -> None:
         """Choose the next windows with this plan of the whole line."""
         self._known = known
 
@@ -140,13 +140,13 @@ class WaitingLine:
         seen = self._rows[live]
         line, rules = self._line(seen), planned(self._records.policies.rules)
         self.outside, self.leads, self.prices = {}, (), {}
-        if self.whole or is_small(line, self.glances):
+        if self.whole or is_small(line, self.evaluations):
             return {self._ids[slot]: 0.0 for slot in live.tolist()}
         recent = self._recent_gpus(now)
         known = self._known
         if known is not None and now - known.taken_at > OLDEST_S:
             known = None
-        found = await asyncio.to_thread(choose, line, pools(), rules, now, self.glances, recent, known)
+        found = await asyncio.to_thread(choose, line, pools(), rules, now, self.evaluations, recent, known)
         self._remember(live, seen, found)
         self.outside, leads, self.prices = found.told
         self.leads = tuple(replace(lead, job=self._ids[live[entry]]) for entry, lead in leads)
@@ -156,13 +156,13 @@ class WaitingLine:
             for slot, behind in zip(chosen, found.behind_s[found.chosen].tolist(), strict=True)
         }
 
-    def standing(self, job_id: str) -> Standing | None:
+    def standing(self, job_id: str) -> LinePosition | None:
         """Where the job stood; None when no window was chosen since it came or changed."""
         slot = self._slots.get(job_id)
         if slot is None or self._rows["ahead"][slot] < 0:
             return None
         row = self._rows[slot]
-        return Standing(int(row["ahead"]), float(row["behind_s"]), self._alike.get(int(row["klass"])))
+        return LinePosition(int(row["ahead"]), float(row["behind_s"]), self._alike.get(int(row["klass"])))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class WaitingLine:
         ways = [(spec.nodes, spec.resources), *((each.nodes, each.resources) for each in spec.forms or ())]
         if job.form is not None:
             ways = [ways[job.form]]
-        kind = Kind(job.queue, tuple(_form(nodes, each, where, sites) for nodes, each in ways))
+        kind = JobKind(job.queue, tuple(_form(nodes, each, where, sites) for nodes, each in ways))
         run = self._run((job.queue, job.kin) if spec.estimate_s is None else spec.estimate_s)
         others = (
             job.owner,
@@ -332,9 +332,11 @@ class WaitingLine:
         }
 
 
-def _form(nodes: int, resources: Resources, where: PlacementConstraints, sites: tuple[str, ...]) -> Form:
+def _form(nodes: int, resources: Resources, where: PlacementConstraints, sites: tuple[str, ...]) -> LineForm:
     """What a job asks for in one of its forms, and where that may be."""
     gpus = resources.gpus
     models, shared = (gpus.models, bool(gpus.share_milli)) if gpus.count else ((), None)
     eligible = Eligible(models, sites, where.not_sites, where.kinds, shared)
-    return Form(eligible, nodes, gpus.each, resources.cpus_milli, resources.memory_mib + resources.shm_mib)
+    return LineForm(
+        eligible, nodes, gpus.each, resources.cpus_milli, resources.memory_mib + resources.shm_mib
+    )

@@ -5,35 +5,35 @@ from itertools import islice
 
 from federator.model.plans import Finding, Rent, Reservation, Severity
 from federator.model.snapshot import JobView, PoolView
-from federator.planning.checks import reserving
-from federator.planning.checks.ground import Ground, Target, expected_run_s, forms_of
+from federator.planning.checks import reservations
+from federator.planning.checks.context import CheckContext, Target, expected_run_s, forms_of
 from federator.planning.checks.money import check_own_cap
-from federator.planning.checks.owing import overdue
+from federator.planning.checks.overdue_guarantees import overdue
 from federator.planning.checks.packing import Size, rank_of
 from federator.planning.checks.permission import check_permission
 from federator.planning.checks.quotas import check_quotas
-from federator.planning.checks.reserving import Option
+from federator.planning.checks.reservations import Option
 
 Rooms = dict[tuple[str, Size, bool], int]
 """How many ranks of a size a place of several members has room for, once all actions are judged."""
 MANY = 1_000_000
 
 
-def remarks(ground: Ground) -> Iterator[Finding]:
+def remarks(context: CheckContext) -> Iterator[Finding]:
     """What could be said against the plan as a whole, job by job, once all its actions are judged."""
-    yield from _reasons(ground)
-    yield from _idle(ground)
-    yield from overdue(ground)
+    yield from _reasons(context)
+    yield from _idle(context)
+    yield from overdue(context)
 
 
-def _reasons(ground: Ground) -> Iterator[Finding]:
+def _reasons(context: CheckContext) -> Iterator[Finding]:
     """Every job of the snapshot has an action, or waits with a reason."""
     reasons = {
         waiting.job: waiting.why is not None or bool(waiting.because.strip())
-        for waiting in ground.plan.waiting
+        for waiting in context.plan.waiting
     }
-    for job in ground.snapshot.jobs:
-        if job.id in ground.acted:
+    for job in context.snapshot.jobs:
+        if job.id in context.acted:
             continue
         if job.id not in reasons:
             yield Finding(
@@ -43,21 +43,21 @@ def _reasons(ground: Ground) -> Iterator[Finding]:
             yield Finding(Severity.REMARK, 10, job.id, "the job waits without a reason")
 
 
-def _idle(ground: Ground) -> Iterator[Finding]:
+def _idle(context: CheckContext) -> Iterator[Finding]:
     """No job waits, or is rented for, beside free owned GPUs that it fits, may use, and finishes on in time; but for a reservation that holds."""
-    reserved = {waiting.job: waiting.reserved for waiting in ground.plan.waiting}
-    started = {action.job for action in ground.accepted}
-    rented = {action.job for action in ground.accepted if isinstance(action, Rent)}
+    reserved = {waiting.job: waiting.reserved for waiting in context.plan.waiting}
+    started = {action.job for action in context.accepted}
+    rented = {action.job for action in context.accepted if isinstance(action, Rent)}
     known: dict[object, list[Option]] = {}
     rooms: Rooms = {}
-    for job in ground.snapshot.jobs:
+    for job in context.snapshot.jobs:
         renting = job.id in rented
-        if (job.id in started and not renting) or (job.not_before_at or 0.0) > ground.now:
+        if (job.id in started and not renting) or (job.not_before_at or 0.0) > context.now:
             continue
         kept = None if renting else reserved.get(job.id)
         alike = _likeness(job, with_deadline=renting), kept is None
         if alike not in known:
-            options = _options(ground, job, rooms, in_time=renting)
+            options = _options(context, job, rooms, in_time=renting)
             known[alike] = list(islice(options, 1) if kept is None else options)
         free = known[alike]
         if free and renting:
@@ -68,24 +68,24 @@ def _idle(ground: Ground) -> Iterator[Finding]:
                 f"rented for, though {free[0][1].key} is free, owned, and soon enough",
             )
         elif free and _wants_gpus(job):
-            yield from _unreserved(ground, job, kept, free)
+            yield from _unreserved(context, job, kept, free)
 
 
 def _unreserved(
-    ground: Ground, job: JobView, kept: Reservation | None, free: Sequence[Option]
+    context: CheckContext, job: JobView, kept: Reservation | None, free: Sequence[Option]
 ) -> Iterator[Finding]:
     """What leaves these free GPUs alone without a reservation that holds."""
-    text = "waits" if kept is None else reserving.broken(ground, job, kept, free)
+    text = "waits" if kept is None else reservations.broken(context, job, kept, free)
     if text is not None:
         where = f"though {free[0][1].key} has free GPUs that it fits and may use"
         yield Finding(Severity.REMARK, 13, job.id, f"{text}, {where}")
 
 
-def _options(ground: Ground, job: JobView, rooms: Rooms, *, in_time: bool) -> Iterator[Option]:
+def _options(context: CheckContext, job: JobView, rooms: Rooms, *, in_time: bool) -> Iterator[Option]:
     """What it could start on now."""
     for form in forms_of(job):
-        for target in ground.targets:
-            if _could_use(ground, form, target, rooms, in_time=in_time):
+        for target in context.targets:
+            if _could_use(context, form, target, rooms, in_time=in_time):
                 yield form, target
 
 
@@ -93,30 +93,34 @@ def _wants_gpus(job: JobView) -> bool:
     return all(gpus > 0 for gpus in (job.gpus, *(form.resources.gpus.count for form in job.forms)))
 
 
-def _could_use(ground: Ground, job: JobView, target: Target, rooms: Rooms, *, in_time: bool) -> bool:
+def _could_use(context: CheckContext, job: JobView, target: Target, rooms: Rooms, *, in_time: bool) -> bool:
     pool = target.pool
-    if pool is None or not target.owned or not ground.takes_work(pool):
+    if pool is None or not target.owned or not context.takes_work(pool):
         return False
-    if in_time and job.deadline_at is not None and ground.now + expected_run_s(job, target) > job.deadline_at:
+    if (
+        in_time
+        and job.deadline_at is not None
+        and context.now + expected_run_s(job, target) > job.deadline_at
+    ):
         return False
-    if not _would_hold(ground, job, pool, rooms):
+    if not _would_hold(context, job, pool, rooms):
         return False
     return not (
-        any(check_permission(ground, job, target))
-        or any(check_quotas(ground, job, target))
+        any(check_permission(context, job, target))
+        or any(check_quotas(context, job, target))
         or any(check_own_cap(job, target.moved(job).usd))
     )
 
 
-def _would_hold(ground: Ground, job: JobView, pool: PoolView, rooms: Rooms) -> bool:
+def _would_hold(context: CheckContext, job: JobView, pool: PoolView, rooms: Rooms) -> bool:
     """Whether it fits that pool, alone or with the rest of its place, as things lie."""
-    rank, pools = rank_of(job), ground.alike[pool.key]
+    rank, pools = rank_of(job), context.alike[pool.key]
     if job.nodes == 1 or len(pools) == 1:
-        return ground.room(job, [pool]) == job.nodes
+        return context.room(job, [pool]) == job.nodes
     key = pools[0].key, rank, job.apart
     if key not in rooms:
         opened = [each for each in pools if each.open]
-        rooms[key] = sum(ground.hosts[each.key].more(rank, MANY, apart=job.apart) for each in opened)
+        rooms[key] = sum(context.hosts[each.key].more(rank, MANY, apart=job.apart) for each in opened)
     return rooms[key] >= job.nodes
 
 

@@ -7,9 +7,9 @@ from federator.model.capacity import BurstEvidence, Market
 from federator.model.plans import Rent
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.checks.ground import (
+from federator.planning.checks.context import (
     TOLERANCE,
-    Ground,
+    CheckContext,
     Target,
     expected_run_s,
     forms_of,
@@ -26,21 +26,21 @@ OF_RANGE = 1.702 * 2.5631
 MOST_STEEP = 50.0
 
 
-def check_evidence(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[str]:
+def check_evidence(context: CheckContext, job: JobView, target: Target, action: Rent) -> Iterator[str]:
     """The evidence is about this job and deadline, and justifies renting under the policy and mode that it names."""
     said = action.evidence
     if said.job != action.job:
         yield f"the evidence is about another job: {said.job}"
     if said.deadline_at != job.deadline_at:
         yield f"the evidence has deadline {said.deadline_at}, the job has {job.deadline_at}"
-    permitting = renting_allows(ground, job, target)
+    permitting = renting_allows(context, job, target)
     if not permitting:
         return  # said by the check of filters
     named = [rule for rule in permitting if rule.policy == said.policy and _mode(rule) == said.mode]
     if not named:
         yield f"policy {said.policy!r} does not permit this rental in mode {said.mode!r}"
         return
-    faults = [list(_unjustified(ground, job, target, action, rule)) for rule in named]
+    faults = [list(_unjustified(context, job, target, action, rule)) for rule in named]
     if all(faults):
         yield from faults[0]
 
@@ -50,7 +50,9 @@ def _mode(rule: Filter) -> str:
     return (rule.mode or BurstMode.ECONOMIC).value
 
 
-def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rule: Filter) -> Iterator[str]:
+def _unjustified(
+    context: CheckContext, job: JobView, target: Target, action: Rent, rule: Filter
+) -> Iterator[str]:
     if rule.approval_above_usd is not None and action.committed_usd > TOLERANCE + max(
         rule.approval_above_usd, job.approved_usd
     ):
@@ -58,15 +60,15 @@ def _unjustified(ground: Ground, job: JobView, target: Target, action: Rent, rul
     if rule.mode is BurstMode.ALWAYS:
         return
     if rule.mode is BurstMode.THRESHOLD:
-        waited = ground.now - job.submitted_at
+        waited = context.now - job.submitted_at
         if waited < (rule.after_wait_s or 0.0) - SLACK_S:
             yield f"policy {rule.policy} rents after {rule.after_wait_s:.0f} s of waiting, the job has waited {waited:.0f} s"
         return
     if not rule.for_waiting:
-        yield from _deadline(ground, job, target, action)
+        yield from _deadline(context, job, target, action)
 
 
-def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[str]:
+def _deadline(context: CheckContext, job: JobView, target: Target, action: Rent) -> Iterator[str]:
     """Only a deadline justifies renting: it is missed at home, or may be, which is worth the rent; and it is likelier than not met with this offer, or may be, which is worth the rent."""
     said = action.evidence
     if job.deadline_at is None:
@@ -83,24 +85,26 @@ def _deadline(ground: Ground, job: JobView, target: Target, action: Rent) -> Ite
     ):
         yield f"with this offer the job probably still misses its deadline by {late_s:.0f} s"
     delay_s = target.offer.offer.delay_s if target.offer is not None else 0.0
-    soonest = ground.plan.taken_at + delay_s + expected_run_s(job, target)
+    soonest = context.plan.taken_at + delay_s + expected_run_s(job, target)
     if said.burst_finish_at < soonest - SLACK_S:
         yield f"the evidence finishes {soonest - said.burst_finish_at:.0f} s sooner than booting and running take"
     if target.market is Market.SPOT and job.spot_policy == "auto":
-        yield from _fallback(ground, job, target, said, job.deadline_at)
+        yield from _fallback(context, job, target, said, job.deadline_at)
 
 
 def _fallback(
-    ground: Ground, job: JobView, target: Target, said: BurstEvidence, deadline: float
+    context: CheckContext, job: JobView, target: Target, said: BurstEvidence, deadline: float
 ) -> Iterator[str]:
     """Spot for a job that has not asked for it: after an interruption at the very end the deadline still holds."""
     if said.fallback_finish_at is None or said.fallback_finish_at > deadline + SLACK_S:
         yield f"{target.key} is spot, and an interruption would leave no time to start again"
         return
-    on_demand = [view for view in ground.snapshot.offers if view.offer.market is Market.ON_DEMAND]
+    on_demand = [view for view in context.snapshot.offers if view.offer.market is Market.ON_DEMAND]
     whole = job.of or job
     again = [
-        _again_s(form, target_of_offer(view, ground.moving)) for view in on_demand for form in forms_of(whole)
+        _again_s(form, target_of_offer(view, context.moving))
+        for view in on_demand
+        for form in forms_of(whole)
     ]
     again_s = min(
         [*again, _again_s(job, target)]

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from federator.model.plans import Place, Rent
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
-from federator.planning.checks.ground import (
+from federator.planning.checks.context import (
     TOLERANCE,
-    Ground,
+    CheckContext,
     Target,
     amount,
     lease_share_usd,
@@ -17,7 +17,7 @@ from federator.planning.checks.ground import (
 MONEY = (CapUnit.USD, CapUnit.USD_PER_H, CapUnit.INSTANCES)
 
 
-def check_rent(ground: Ground, job: JobView, target: Target, action: Rent) -> Iterator[str]:
+def check_rent(context: CheckContext, job: JobView, target: Target, action: Rent) -> Iterator[str]:
     """The rental ends (`max_duration`), commits its worst case, and fits the job's own cap and every policy's."""
     if job.max_duration_s is None:
         yield "a job without max_duration cannot be rented for: nothing bounds what it costs"
@@ -27,35 +27,35 @@ def check_rent(ground: Ground, job: JobView, target: Target, action: Rent) -> It
         yield f"the plan commits {action.committed_usd:.4f} USD, the worst case is {worst:.4f} USD"
     yield from check_own_cap(job, worst + target.moved(job).usd)
     yield from _moves(job, target, action)
-    yield from _caps(ground, job, target, action)
+    yield from _caps(context, job, target, action)
 
 
-def check_place(ground: Ground, job: JobView, target: Target, action: Place) -> Iterator[str]:
+def check_place(context: CheckContext, job: JobView, target: Target, action: Place) -> Iterator[str]:
     """On a lease, too, the job must end; what it adds to the rent, and its share of it, must stay within the caps."""
     pool, moves_usd = target.pool, target.moved(job).usd
     yield from _moves(job, target, action)
     if pool is None or target.owned:
         if moves_usd:
             yield from check_own_cap(job, moves_usd)
-            yield from _caps(ground, job, target, action)
+            yield from _caps(context, job, target, action)
         return
     if job.max_duration_s is None:
         yield f"a job without max_duration cannot use {target.key}, which is rented: nothing bounds what it costs"
         return
     yield from check_own_cap(job, lease_share_usd(job, target) + moves_usd)
-    yield from _caps(ground, job, target, action)
+    yield from _caps(context, job, target, action)
 
 
-def _caps(ground: Ground, job: JobView, target: Target, action: Place | Rent) -> Iterator[str]:
-    for index in ground.caps_on(job, target):
-        cap = ground.caps[index]
+def _caps(context: CheckContext, job: JobView, target: Target, action: Place | Rent) -> Iterator[str]:
+    for index in context.caps_on(job, target):
+        cap = context.caps[index]
         if cap.unit not in MONEY:
             continue
-        more = amount(cap.unit, job, target, action, ground.now)
-        if more and ground.cap_use[index] + more > cap.limit + TOLERANCE:
+        more = amount(cap.unit, job, target, action, context.now)
+        if more and context.cap_use[index] + more > cap.limit + TOLERANCE:
             yield (
                 f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: "
-                f"{ground.cap_use[index]:.4g} are taken, this adds {more:.4g}"
+                f"{context.cap_use[index]:.4g} are taken, this adds {more:.4g}"
             )
 
 

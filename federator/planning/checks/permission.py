@@ -7,9 +7,9 @@ from federator.model.jobs import APART
 from federator.model.rules import BurstMode, Effect, Filter, Opening
 from federator.model.snapshot import JobView
 from federator.model.whose import is_among
-from federator.planning.checks.ground import (
+from federator.planning.checks.context import (
     TOLERANCE,
-    Ground,
+    CheckContext,
     Target,
     expected_run_s,
     extension_usd,
@@ -22,18 +22,18 @@ LOOK_S = 7 * 86400.0
 """So far ahead a closing hour is looked for."""
 
 
-def check_permission(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
+def check_permission(context: CheckContext, job: JobView, target: Target) -> Iterator[str]:
     """All that the job, the site and the policies say of its being there."""
-    yield from check_constraints(ground, job, target)
-    yield from check_filters(ground, job, target)
+    yield from check_constraints(context, job, target)
+    yield from check_filters(context, job, target)
 
 
-def check_constraints(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
+def check_constraints(context: CheckContext, job: JobView, target: Target) -> Iterator[str]:
     """The job asked for such GPUs and such a place, and the site takes its work."""
     yield from _hardware(job, target)
     yield from _too_long(job, target)
     yield from _whereabouts(job, target)
-    if any(site == target.site and until_at > ground.now for site, until_at in job.refused):
+    if any(site == target.site and until_at > context.now for site, until_at in job.refused):
         yield f"{target.site} has refused the job again and again, and is not to be tried again yet"
     if target.lends_to and not is_among(target.lends_to, job.whose):
         yield f"{target.key} does not lend to {job.queue}, {job.owner}, {job.team or 'no team'}"
@@ -85,38 +85,38 @@ def _whereabouts(job: JobView, target: Target) -> Iterator[str]:
             yield f"{target.key} has no label {key}: {value}"
 
 
-def check_filters(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
+def check_filters(context: CheckContext, job: JobView, target: Target) -> Iterator[str]:
     """It takes work at this hour, no policy denies it; and what is rented, or would be, is allowed by one."""
-    yield from _hours(ground, job, target)
-    for rule in ground.filters_on(Effect.DENY, job, target):
-        if window_holds(rule.window, ground.now):
+    yield from _hours(context, job, target)
+    for rule in context.filters_on(Effect.DENY, job, target):
+        if window_holds(rule.window, context.now):
             yield f"policy {rule.policy} denies {target.key}: {rule.reason or 'no reason given'}"
     if target.owned:
         return
-    for rule in ground.filters_on(Effect.ALLOW, job, target):
-        if rule.mode is BurstMode.OFF and window_holds(rule.window, ground.now):
+    for rule in context.filters_on(Effect.ALLOW, job, target):
+        if rule.mode is BurstMode.OFF and window_holds(rule.window, context.now):
             yield f"policy {rule.policy} has bursting off, whatever others permit"
     if target.offer is not None:
-        yield from _halted(ground, job)
-        if not renting_allows(ground, job, target):
+        yield from _halted(context, job)
+        if not renting_allows(context, job, target):
             yield f"no policy permits to rent {target.key} for this job now, at {target.price_usd_h:.4g} USD/h"
-    elif ground.snapshot.burst_paused and extension_usd(job, target, ground.now) > TOLERANCE:
+    elif context.snapshot.burst_paused and extension_usd(job, target, context.now) > TOLERANCE:
         yield f"bursting is paused, and {target.key} would have to be paid for longer"
-    elif not _may_use(ground, job, target):
+    elif not _may_use(context, job, target):
         # Hours and price limit renting. What is rented may be used by whoever could rent it: it costs the same idle.
         yield f"no policy permits {target.key}, which is rented, for this job"
 
 
-def _hours(ground: Ground, job: JobView, target: Target) -> Iterator[str]:
+def _hours(context: CheckContext, job: JobView, target: Target) -> Iterator[str]:
     """A calendar has it open, and where it stops what runs when it closes, for as long as the job needs that cannot save itself."""
-    for rule in ground.openings:
+    for rule in context.openings:
         if not selected(rule.pools, target):
             continue
-        if not _open(rule, ground.now):
+        if not _open(rule, context.now):
             yield f"policy {rule.policy} has {target.key} closed at this hour"
         elif rule.stops and not job.saves:
-            until = ground.now + expected_run_s(job, target)
-            minutes = range(int(ground.now // 60) + 1, int(min(until, ground.now + LOOK_S) // 60) + 1)
+            until = context.now + expected_run_s(job, target)
+            minutes = range(int(context.now // 60) + 1, int(min(until, context.now + LOOK_S) // 60) + 1)
             if not all(_open(rule, minute * 60.0) for minute in minutes if minute * 60.0 < until):
                 yield f"policy {rule.policy} closes {target.key} before the job is done, which cannot save itself"
 
@@ -127,30 +127,30 @@ def _open(rule: Opening, at: float) -> bool:
     )
 
 
-def renting_allows(ground: Ground, job: JobView, target: Target) -> tuple[Filter, ...]:
+def renting_allows(context: CheckContext, job: JobView, target: Target) -> tuple[Filter, ...]:
     """The filters that permit renting this offer for this job at this hour and price."""
     return tuple(
         rule
-        for rule in ground.filters_on(Effect.ALLOW, job, target)
+        for rule in context.filters_on(Effect.ALLOW, job, target)
         if rule.mode is not BurstMode.OFF
         and not rule.advisory
-        and window_holds(rule.window, ground.now)
+        and window_holds(rule.window, context.now)
         and (rule.max_price_usd_h is None or target.price_usd_h <= rule.max_price_usd_h + TOLERANCE)
     )
 
 
-def _halted(ground: Ground, job: JobView) -> Iterator[str]:
+def _halted(context: CheckContext, job: JobView) -> Iterator[str]:
     """What stops renting for the job for now; a site that it may not use at all is not waited for. What is away is never of kind `cloud`."""
-    if ground.snapshot.burst_paused:
+    if context.snapshot.burst_paused:
         yield "bursting is paused"
     at_home = not job.kinds or any(kind != "cloud" for kind in job.kinds)
-    usable = (site for site in ground.snapshot.away if not job.sites or site in job.sites)
+    usable = (site for site in context.snapshot.away if not job.sites or site in job.sites)
     if at_home and not set(job.not_sites).issuperset(usable):
         yield "home is not known: a site has been away for a moment only"
 
 
-def _may_use(ground: Ground, job: JobView, target: Target) -> bool:
-    allows = ground.filters_on(Effect.ALLOW, job, target)
+def _may_use(context: CheckContext, job: JobView, target: Target) -> bool:
+    allows = context.filters_on(Effect.ALLOW, job, target)
     rented_for = target.pool.rented_for if target.pool is not None else ""
     return rented_for == job.id or any(
         rule.mode is not BurstMode.OFF and not rule.advisory for rule in allows

@@ -4,28 +4,30 @@ from collections.abc import Iterator
 
 from federator.model.rules import CapUnit
 from federator.model.snapshot import JobView
-from federator.planning.checks.ground import NO_CHANGES, TOLERANCE, Changes, Ground, Target
+from federator.planning.checks.context import NO_CHANGES, TOLERANCE, Changes, CheckContext, Target
 
 
-def check_quotas(ground: Ground, job: JobView, target: Target, beside: Changes = NO_CHANGES) -> Iterator[str]:
+def check_quotas(
+    context: CheckContext, job: JobView, target: Target, beside: Changes = NO_CHANGES
+) -> Iterator[str]:
     """With what runs, earlier actions and these changes the job exceeds no cap on GPUs or jobs that counts it there, and its queue may have so many owned GPUs."""
-    for index in ground.caps_on(job, target):
-        more = {CapUnit.GPUS: job.gpus_total, CapUnit.JOBS: 1.0}.get(ground.caps[index].unit, 0.0)
-        yield from over_cap(ground, index, more, beside)
-    for index in ground.guarantees_on(job, target):
-        yield from over_borrowing(ground, index, job.gpus_total, beside)
+    for index in context.caps_on(job, target):
+        more = {CapUnit.GPUS: job.gpus_total, CapUnit.JOBS: 1.0}.get(context.caps[index].unit, 0.0)
+        yield from over_cap(context, index, more, beside)
+    for index in context.guarantees_on(job, target):
+        yield from over_borrowing(context, index, job.gpus_total, beside)
 
 
-def over_cap(ground: Ground, index: int, more: float, beside: Changes) -> Iterator[str]:
+def over_cap(context: CheckContext, index: int, more: float, beside: Changes) -> Iterator[str]:
     """What is wrong with so much more under a cap."""
-    cap, use = ground.caps[index], ground.cap_use[index] + beside.caps.get(index, 0.0)
+    cap, use = context.caps[index], context.cap_use[index] + beside.caps.get(index, 0.0)
     if more > 0.0 and use + more > cap.limit + TOLERANCE:
         yield f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: {use:g} are in use, this adds {more:g}"
 
 
-def over_borrowing(ground: Ground, index: int, more: float, beside: Changes) -> Iterator[str]:
+def over_borrowing(context: CheckContext, index: int, more: float, beside: Changes) -> Iterator[str]:
     """What is wrong with so many more owned GPUs of a guaranteed queue, which has its guarantee and what it may borrow."""
-    row, use = ground.guarantees[index], ground.guarantee_use[index] + beside.guarantees.get(index, 0.0)
+    row, use = context.guarantees[index], context.guarantee_use[index] + beside.guarantees.get(index, 0.0)
     if row.borrowing_limit is None or more <= 0.0:
         return
     if use + more > row.gpus + row.borrowing_limit + TOLERANCE:

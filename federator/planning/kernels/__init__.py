@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from federator.kernel.errors import Unavailable
-from federator.planning.kernels import shelf
+from federator.planning.kernels import cache
 
 Kernel = Callable[[Any], None]
-"""Carries out what a `tables.Sheet` says."""
+"""Carries out what a `tables.KernelState` says."""
 
 _known: list[Kernel] = []
 _failed: list[str] = []
@@ -21,7 +21,7 @@ _failed: list[str] = []
 
 def at_hand() -> Kernel | None:
     """The kernel, if it need not be compiled first; loading it takes a quarter of a second, once. Raises nothing."""
-    if not _known and not _failed and shelf.done():
+    if not _known and not _failed and cache.done():
         _load(compiling=False)
     return _known[0] if _known else None
 
@@ -45,11 +45,11 @@ def late_shares(*numbers: Any) -> Any:
     kernel()
     import numpy as np  # noqa: PLC0415 - see `_load`
 
-    from federator.planning.kernels import deciding  # noqa: PLC0415
+    from federator.planning.kernels import decision  # noqa: PLC0415
 
     arrays = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in numbers))
     shares = np.empty(arrays[0].size)
-    fill: Any = deciding.late_shares
+    fill: Any = decision.late_shares
     fill(*(np.ascontiguousarray(each).ravel() for each in arrays), shares)
     return shares.reshape(arrays[0].shape)
 
@@ -62,17 +62,17 @@ def trouble() -> str:
 def _load(*, compiling: bool) -> None:
     """Whatever goes wrong – no numba, a full disk, a folder that nobody may open – is kept in words."""
     try:
-        from federator.planning.kernels import compiled, deciding, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
+        from federator.planning.kernels import compiled, decision, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
 
-        decide: Kernel = deciding.decide
-        late_shares: Any = deciding.late_shares
-        with shelf.alone() if compiling else compiled.refused():
+        decide: Kernel = decision.decide
+        late_shares: Any = decision.late_shares
+        with cache.alone() if compiling else compiled.refused():
             decide(tables.nothing())
             late_shares(*[tables.NONE] * 7)
         if not compiled.unsaved:
-            shelf.finish()
+            cache.finish()
     except Exception as error:  # noqa: BLE001 - numba raises what it likes
-        place = shelf.folder()
+        place = cache.folder()
         where = "" if place is None else f" from {place}, which can be removed if it is damaged"
         _failed.append(f"the compiled planner could not be loaded{where} ({type(error).__name__}: {error})")
         return

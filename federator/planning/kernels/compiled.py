@@ -8,7 +8,7 @@ import numba
 from numba.core import caching, event
 from numba.extending import register_jitable
 
-from federator.planning.kernels import shelf
+from federator.planning.kernels import cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ class _Place(caching.UserProvidedCacheLocator):
         try:
             super().ensure_cache_path()  # type: ignore[no-untyped-call]
         except OSError:
-            if not shelf.done():
+            if not cache.done():
                 raise
 
 
@@ -87,7 +87,7 @@ def shared(*functions: Callable[..., Any]) -> None:
 
 def kernel(function: F) -> F:
     """A function that Python calls. What was compiled is kept on disk where there is a place for it."""
-    where = shelf.folder()
+    where = cache.folder()
     if where is not None and not config.CACHE_DIR:
         config.CACHE_DIR = str(where)
     made: Any = njit(**OPTIONS)(function)

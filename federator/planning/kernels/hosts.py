@@ -1,6 +1,6 @@
 """Hosts over time, compiled: what fits, on which hosts, and when at the soonest.
 
-What `yard.Lot` does, on arrays. Lots are small enough that looking at each host is quicker than keeping books of them; a place whose totals
+What `host_sets.Lot` does, on arrays. HostSets are small enough that looking at each host is quicker than keeping books of them; a place whose totals
 are too small is not looked into.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -155,7 +155,7 @@ def link(place, releases, number):
 
 
 @compiled
-def soonest_room(place, hosts, releases, given, way, epoch, at_most, sure):  # noqa: PLR0917 - a sheet in parts
+def soonest_room(place, hosts, releases, given, way, epoch, at_most, sure):  # noqa: PLR0917 - the kernel's state in parts
     """When the ranks fit if nothing else starts there: 0 for now, the time of a release, or infinite. Beyond `at_most` nobody looks. `sure`: if what is overdue stays.
 
     While even the totals are too small, hosts are not asked.

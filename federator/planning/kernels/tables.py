@@ -80,7 +80,7 @@ CLASS = _record(
     "first_way last_way first_row last_row forms frugal"
     # What stops it now: which, the row or the job, the place, and what waiting saves in billionths of a USD; the same after what starts now.
     " stuck stuck_by stuck_at stopped stopped_by stopped_at"
-    # The job whose rentals its ways are asked of (-1: before its first turn); its lane; by index: the lanes in the order of their firsts.
+    # The job whose rentals its ways are asked of (-1: before its first turn); its class queue; by index: the class queues in the order of their firsts.
     " asks next first_member last_member head",
     "not_before deadline value gpus size typical steep stuck_x stopped_x stuck_saves stopped_saves",
 )
@@ -88,7 +88,7 @@ JOBS_RECORD = _record(
     "klass forced first_avoided last_avoided first_case last_case first_required last_required"
     # Whose turn it is, by index; and the turn of each.
     " turn rank"
-    # Its booking (way -1: it never starts); by index: members of lanes, and the order in which jobs were booked.
+    # Its booking (way -1: it never starts); by index: members of class queues, and the order in which jobs were booked.
     " way rents exact first_given ranks later starts late member order",
     "wait_usd_h patient_until behind_s start_at finish_at committed_until run_usd rent_usd wait_usd miss_usd egress_usd",
 )
@@ -101,7 +101,7 @@ PAIR = _record("a b", "x")
 """Caps that a class counts for (a); where a job was lost, place and member (a, b); what a release gives back to a cap (a, x)."""
 
 
-class Sheet(NamedTuple):
+class KernelState(NamedTuple):
     """All of it. `state` has one record, `backs` one more than the world has releases: where what each gives back begins in `pairs`."""
 
     state: Records
@@ -123,7 +123,7 @@ class Sheet(NamedTuple):
 NONE = np.zeros(0)
 
 
-def nothing() -> Sheet:
+def nothing() -> KernelState:
     """A world without anything in it."""
     kinds = (
         PLACE,
@@ -141,4 +141,4 @@ def nothing() -> Sheet:
     empty = [np.zeros(0, dtype=kind) for kind in kinds]
     state = np.zeros(1, dtype=STATE)
     flags = np.zeros((0, 0), dtype=np.uint8)
-    return Sheet._make([state, *empty, np.zeros(1, dtype=np.int64), flags])
+    return KernelState._make([state, *empty, np.zeros(1, dtype=np.int64), flags])

@@ -12,11 +12,11 @@ from federator.model.snapshot import JobView
 from federator.planning.linear.hours import WIDTHS_H
 from federator.planning.linear.starts import Starts
 from federator.planning.linear.terms import Floats, Ints, Terms
-from federator.planning.places.yard import expected_end
+from federator.planning.places.host_sets import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end
 from federator.planning.rules.rulebook import matches
-from federator.planning.scheduling.ways import Numbers
+from federator.planning.scheduling.model_arrays import ModelArrays
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
 from federator.planning.world.free_hours import EDGES_H
 from federator.planning.world.problem import World
@@ -56,7 +56,7 @@ class CapRows:
         ]
         self._about: dict[int, list[_Cap]] = {}
 
-    def starts(self, starts: Starts, numbers: Numbers) -> None:
+    def starts(self, starts: Starts, numbers: ModelArrays) -> None:
         """Starts of all classes on capacity that exists, now and later: the first columns."""
         ways = numbers.ways
         for cap in self.each:

@@ -24,16 +24,16 @@ from federator.planning.linear.hours import asked_by, hour_rows, in_use_rows
 from federator.planning.linear.starts import starts_of
 from federator.planning.linear.terms import NO_INTS, Floats, Ints, Pile, Row, Terms
 from federator.planning.places.candidates import machines
-from federator.planning.renting.burst import Bursting
-from federator.planning.renting.case import Case
+from federator.planning.rentals.burst import Bursting
+from federator.planning.rentals.candidate import BurstCandidate
+from federator.planning.scheduling.model_arrays import numbers_of
 from federator.planning.scheduling.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
-from federator.planning.scheduling.ways import numbers_of
 from federator.planning.world.chances import late_share
 from federator.planning.world.prices import cost, longer_s, never_usd
 from federator.planning.world.problem import World
 
 
-class Kind(IntEnum):
+class ColumnKind(IntEnum):
     """What a column decides. NOW and RENT are commitments and integer; the rest is what is expected to follow."""
 
     NOW = 0
@@ -62,7 +62,7 @@ class Columns:
     @cached_property
     def committed(self) -> Ints:
         """The columns that must be integer."""
-        return np.flatnonzero((self.kind == Kind.NOW) | (self.kind == Kind.RENT))
+        return np.flatnonzero((self.kind == ColumnKind.NOW) | (self.kind == ColumnKind.RENT))
 
     @cached_property
     def terms(self) -> tuple[Ints, Ints, Floats]:
@@ -78,11 +78,11 @@ class Columns:
         """Jobs that start now, and where, when the columns have these (integer) values. Members of a class go in their order; rentals first."""
         counts = np.rint(np.asarray(values)[self.committed]).astype(np.int64)
         chosen, counts = self.committed[counts > 0], counts[counts > 0]
-        rents = self.kind[chosen] == Kind.RENT
+        rents = self.kind[chosen] == ColumnKind.RENT
         starts: dict[str, int] = {}
         for index in np.concatenate([np.flatnonzero(rents), np.flatnonzero(~rents)]).tolist():
             column, count = int(chosen[index]), int(counts[index])
-            place, kind = int(self.place[column]), Kind(self.kind[column])
+            place, kind = int(self.place[column]), ColumnKind(self.kind[column])
             free = [j for j in self.classes[self.klass[column]] if j.id not in starts]
             able = [j for j in free if _able(evaluator, j, place, kind)]
             starts.update({job.id: place for job in able[:count]})
@@ -98,7 +98,7 @@ class Columns:
                 strict=True,
             )
         )
-        values = np.where(self.kind == Kind.SLACK, self.upper, 0.0)
+        values = np.where(self.kind == ColumnKind.SLACK, self.upper, 0.0)
         left = np.array([len(members) for members in self.classes], dtype=np.float64)
         klass_of = {job.id: klass for klass, members in enumerate(self.classes) for job in members}
         for job, place in starts.items():
@@ -107,16 +107,16 @@ class Columns:
             if column is not None:
                 values[column] += 1.0
                 left[klass] -= 1.0
-        never = self.kind == Kind.NEVER
+        never = self.kind == ColumnKind.NEVER
         values[never] = left[self.klass[never]]
         return values
 
 
-def _able(evaluator: Evaluator, job: JobView, place: int, kind: Kind) -> bool:
+def _able(evaluator: Evaluator, job: JobView, place: int, kind: ColumnKind) -> bool:
     """Whether this member of a class has a case for a rental now, or may use a lease; owned places are for all of them."""
-    if kind is Kind.RENT:
+    if kind is ColumnKind.RENT:
         case = evaluator.bursting.case(job, place)
-        return isinstance(case, Case) and case.is_now(evaluator.world.now)
+        return isinstance(case, BurstCandidate) and case.is_now(evaluator.world.now)
     return not evaluator.world.places[place].rented or evaluator.bursting.may_use_lease(job, place)
 
 
@@ -124,8 +124,8 @@ def _apart(bursting: Bursting, jobs: Iterable[JobView]) -> list[tuple[JobView, i
     """Of jobs of one class, those whose cases are not the same, in their order; and for how many each speaks."""
     found: dict[str | int, tuple[JobView, int]] = {}
     for job in jobs:
-        voice = bursting.voice(job)
-        speaks_for = job.id if voice is None else voice
+        equivalence_class = bursting.equivalence_class(job)
+        speaks_for = job.id if equivalence_class is None else equivalence_class
         first, count = found.get(speaks_for, (job, 0))
         found[speaks_for] = first, count + 1
     return list(found.values())
@@ -145,11 +145,11 @@ class _Builder:
     def __init__(self, evaluator: Evaluator, line: World | None) -> None:
         self.evaluator, self.world = evaluator, evaluator.world
         self.now = self.world.now
-        self.lots = self.world.lots()
+        self.host_sets = self.world.host_sets()
         self.line = self.world if line is None else line
         self.numbers = numbers_of(self.world)
         self.classes = list(self.world.alike.values())
-        self.starts = starts_of(self.numbers, self.lots, self._able())
+        self.starts = starts_of(self.numbers, self.host_sets, self._able())
         self.asks = asked_by(self.numbers)
         self.caps = CapRows(self.world, self.line)
         self.rows: list[Terms] = []
@@ -158,7 +158,7 @@ class _Builder:
 
     def build(self, *, in_use: bool) -> Columns:
         starts = self.starts
-        kind = np.where(starts.now, int(Kind.NOW), int(Kind.FUTURE))
+        kind = np.where(starts.now, int(ColumnKind.NOW), int(ColumnKind.FUTURE))
         choice = self.numbers.ways["choice"][starts.way]
         self.pile.extend(kind, starts.klass, choice, starts.cost, starts.upper, starts.start_s)
         self.caps.starts(starts, self.numbers)
@@ -167,8 +167,8 @@ class _Builder:
             self._class(klass, np.arange(begin, end))
         self._fit_rows()
         self._guarantee_rows()
-        self.rows += hour_rows(self.world, self.lots, starts, self.asks, self.line)
-        self.rows += in_use_rows(self.world, self.lots, starts, self.asks) if in_use else []
+        self.rows += hour_rows(self.world, self.host_sets, starts, self.asks, self.line)
+        self.rows += in_use_rows(self.world, self.host_sets, starts, self.asks) if in_use else []
         self.rows += self.caps.rows()
         self._leave_to_others()
         return Columns(self.classes, *self.pile.arrays(), [row.row() for row in self.rows])
@@ -198,7 +198,7 @@ class _Builder:
             committed += self._rented(klass, choice, needy, serve)
         # Without the run, the model would save by never running what it could run later.
         never = never_usd(self.world.book, members[0]).total + float(self.starts.home_usd[klass])
-        serve.add(self.pile.add(Kind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
+        serve.add(self.pile.add(ColumnKind.NEVER, klass, -1, never, len(members), np.inf), 1.0)
         self.rows.append(serve)
         self._required(klass, committed)
 
@@ -207,7 +207,7 @@ class _Builder:
     ) -> list[int]:
         """Rent now, rent later, or run beside a job that rents: by how many of the class have a case."""
         members, at, case_of = self.classes[klass], self.world.places[place], self.evaluator.bursting.case
-        cases = [(c, of) for job, of in needy if isinstance(c := case_of(job, place), Case)]
+        cases = [(c, of) for job, of in needy if isinstance(c := case_of(job, place), BurstCandidate)]
         if not cases or at.offer is None:
             return []
         job, case = self.world.as_form(members[0], place), cases[0][0]
@@ -218,7 +218,7 @@ class _Builder:
         committed = []
         if most:
             price = cost(self.world.book, job, at, case.start_at, rents=True).total
-            column = self.pile.add(Kind.RENT, klass, place, price, most)
+            column = self.pile.add(ColumnKind.RENT, klass, place, price, most)
             serve.add(column, 1.0)
             self.caps.rental(column, job, place, 0.0, now=True)
             self._spare(place).add(column, -(at.gpus * count - job.gpus_total))
@@ -232,13 +232,13 @@ class _Builder:
             price = (
                 case.cost_usd + wait_h * (start_s + longer_s(job, at)) + self.world.book.value_usd(job) * risk
             )
-            column = self.pile.add(Kind.LATER, klass, place, price, all_ - now, start_s)
+            column = self.pile.add(ColumnKind.LATER, klass, place, price, all_ - now, start_s)
             serve.add(column, 1.0)
             self.caps.rental(column, job, place, rent_at - self.now, now=False)
         if count > 1:
             return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
-        column = self.pile.add(Kind.SHARE, klass, place, share.total, all_)
+        column = self.pile.add(ColumnKind.SHARE, klass, place, share.total, all_)
         serve.add(column, 1.0)
         self._spare(place).add(column, float(job.gpus_total or 0.01))
         self.caps.beside(column, job, place, case.start_at - self.now)
@@ -257,7 +257,7 @@ class _Builder:
         row = Terms(f"required/{members[0].id}", len(wanted), np.inf)
         for column in committed:
             row.add(column, 1.0)
-        row.add(self.pile.add(Kind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
+        row.add(self.pile.add(ColumnKind.SLACK, -1, -1, min(wanted) + REQUIRED_USD, len(wanted)), 1.0)
         self.rows.append(row)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class _Builder:
             used = min(taken.used, max(0.0, row.high))
             if used > 0.0:
                 row.high -= used
-                row.add(self.pile.add(Kind.SLACK, -1, -1, taken.usd, used), -1.0)
+                row.add(self.pile.add(ColumnKind.SLACK, -1, -1, taken.usd, used), -1.0)
 
     def _fit_rows(self) -> None:
         """Room on hosts now: one row per step of GPUs (exact for gangs of powers of two), and totals of CPU and memory."""
@@ -285,17 +285,17 @@ class _Builder:
 
     def _fit(self, place: int, columns: Ints) -> None:
         """The rows of one place, of the columns that start there now."""
-        lot, key, ways = self.lots[place], self.world.places[place].key, self.starts.way[columns]
+        host_set, key, ways = self.host_sets[place], self.world.places[place].key, self.starts.way[columns]
         nodes, gpus = self.numbers.ways["nodes"][ways], self.numbers.ways["gpus"][ways]
         usual = (1,) if self.world.places[place].shared else (1, 2, 4, 8)
         for step in sorted({*usual, *gpus.tolist()} - {0}):
-            room = float(sum(h.gpus // step for h in lot.hosts))
+            room = float(sum(h.gpus // step for h in host_set.hosts))
             row = Terms(f"fit/{key}/{step}", -np.inf, room)
             row.extend(columns, (nodes * (gpus // step)).astype(np.float64))
             self.rows.append(row)
         for kind, name, free in (
-            (1, "cpus", sum(h.cpus_milli for h in lot.hosts)),
-            (2, "memory", sum(h.memory_mib for h in lot.hosts)),
+            (1, "cpus", sum(h.cpus_milli for h in host_set.hosts)),
+            (2, "memory", sum(h.memory_mib for h in host_set.hosts)),
         ):
             row = Terms(f"{name}/{key}", -np.inf, float(free))
             row.extend(columns, self.asks[ways, kind])
@@ -335,7 +335,7 @@ class _Builder:
             mine = now[inside[starts.klass[now]] & np.array(counts, dtype=bool)[starts.at[now]]]
             row.extend(mine, self._amounts(counted.kind)[starts.way[mine]] * counted.each)
             price = guarantee.shortfall_usd_gpu_h * SHORTFALL_H
-            row.add(self.pile.add(Kind.SLACK, -1, -1, price, float(target)), 1.0)
+            row.add(self.pile.add(ColumnKind.SLACK, -1, -1, price, float(target)), 1.0)
             self.rows.append(row)
 
     def _amounts(self, kind: int) -> Floats:

@@ -16,8 +16,8 @@ import numpy as np
 from federator.model.snapshot import JobView
 from federator.planning.linear.starts import Starts
 from federator.planning.linear.terms import Floats, Terms
-from federator.planning.places.yard import Lot
-from federator.planning.scheduling.ways import Numbers
+from federator.planning.places.host_sets import HostSet
+from federator.planning.scheduling.model_arrays import ModelArrays
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
 from federator.planning.world.free_hours import EDGES_H, KINDS, free_gpus, free_hours, hours_row
 from federator.planning.world.problem import World
@@ -28,7 +28,7 @@ HALVED = 2
 WIDTHS_H = np.diff(EDGES_H)
 
 
-def in_use_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats) -> list[Terms]:
+def in_use_rows(world: World, host_sets: Sequence[HostSet], starts: Starts, asks: Floats) -> list[Terms]:
     """GPUs in use when each of the first buckets ends, by place: no more than are free then. The starts are the first columns; `asks` as `asked_by` has it."""
     rows: list[Terms] = []
     start_h = starts.start_s[starts.hours_column] / 3600.0
@@ -38,14 +38,16 @@ def in_use_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats)
         over = np.flatnonzero((bucket_of == bucket) & (start_h < low_h))
         for place in np.unique(at[over]).tolist():
             name = hours_row(world.places[place].key, bucket, IN_USE)
-            row = Terms(name, -np.inf, free_gpus(lots[place], world.now, low_h))
+            row = Terms(name, -np.inf, free_gpus(host_sets[place], world.now, low_h))
             columns = starts.hours_column[over[at[over] == place]]
             row.extend(columns, asks[starts.way[columns], 0])
             rows.append(row)
     return rows
 
 
-def hour_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats, line: World) -> list[Terms]:
+def hour_rows(
+    world: World, host_sets: Sequence[HostSet], starts: Starts, asks: Floats, line: World
+) -> list[Terms]:
     """The rows of all places that exist, by place, bucket and kind. `line` is all work that the rows are to be good for; the rest as for `in_use_rows`."""
     order = np.argsort(starts.hours_row, kind="stable")
     numbers, columns, hours = starts.hours_row[order], starts.hours_column[order], starts.hours[order]
@@ -53,7 +55,7 @@ def hour_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats, l
     demand = Demand(line)
     rows: list[Terms] = []
     for place in np.unique(numbers // BUCKETS).tolist():
-        free = free_hours(lots[place], world.now)
+        free = free_hours(host_sets[place], world.now)
         binding = demand.may_bind(free, shared=world.places[place].shared)
         cuts = np.searchsorted(numbers, place * BUCKETS + np.arange(BUCKETS + 1)).tolist()
         for bucket, (begin, end) in enumerate(pairwise(cuts)):
@@ -68,7 +70,7 @@ def hour_rows(world: World, lots: Sequence[Lot], starts: Starts, asks: Floats, l
     return [row for row in rows if row]
 
 
-def asked_by(numbers: Numbers) -> Floats:
+def asked_by(numbers: ModelArrays) -> Floats:
     """By way: GPUs, milli-cores and MiB of the whole job."""
     ways = numbers.ways
     sizes = np.column_stack([ways["gpus"], ways["cpus"], ways["memory"]])

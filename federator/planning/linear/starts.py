@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.planning.kernels import late_shares
-from federator.planning.kernels.pricing import machines_usd
+from federator.planning.kernels.start_cost import machines_usd
 from federator.planning.kernels.tables import LEASE, OFFER, OWNED, Records
 from federator.planning.linear.terms import Floats, Ints
-from federator.planning.places.yard import Lot
-from federator.planning.scheduling.ways import Numbers
+from federator.planning.places.host_sets import HostSet
+from federator.planning.scheduling.model_arrays import ModelArrays
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
 
 Bools = NDArray[np.bool_]
@@ -32,7 +32,7 @@ class Starts(NamedTuple):
     """Columns, class by class, way by way and in the order of time; parallel arrays but for the last four."""
 
     way: Ints
-    """Index into `Numbers.ways`,"""
+    """Index into `ModelArrays.ways`,"""
     klass: Ints
     """and into its classes."""
     at: Ints
@@ -52,15 +52,15 @@ class Starts(NamedTuple):
     """By class: the least that a run on owned capacity costs; 0 where there is none."""
 
 
-def starts_of(numbers: Numbers, lots: Sequence[Lot], able: Floats) -> Starts:
+def starts_of(numbers: ModelArrays, host_sets: Sequence[HostSet], able: Floats) -> Starts:
     """The columns of all classes. `able`: by way, how many jobs of the class may use it; of offers nothing is said here."""
     kinds = numbers.places["kind"]
     usable = (able > 0.0) & (kinds[numbers.ways["place"]] != OFFER)
     chosen = np.flatnonzero(usable)
     ways, klass, now = numbers.ways[chosen], numbers.class_of_way[chosen], numbers.world.now
     at, run_s = ways["place"], ways["run_s"]
-    fixed = ways["run_usd"] + ways["egress_usd"] + _beyond_usd(numbers, lots, at, run_s)
-    gangs, earliest_at = _asked(lots, ways)
+    fixed = ways["run_usd"] + ways["egress_usd"] + _beyond_usd(numbers, host_sets, at, run_s)
+    gangs, earliest_at = _asked(host_sets, ways)
     heads = _Heads(numbers)
     start_s = np.zeros((len(chosen), 1 + BUCKETS))
     start_s[:, 1:], later = _later_s(np.maximum(earliest_at, heads.soonest_at[klass]) - now)
@@ -88,7 +88,7 @@ def starts_of(numbers: Numbers, lots: Sequence[Lot], able: Floats) -> Starts:
 class _Heads:
     """What of a class decides when its jobs could start and what waiting costs them: that of its first job."""
 
-    def __init__(self, numbers: Numbers) -> None:
+    def __init__(self, numbers: ModelArrays) -> None:
         world, self.classes = numbers.world, numbers.classes
         self.ready = self.classes["not_before"] <= world.now
         behind_s = np.array([job.behind_s for job in numbers.heads])
@@ -109,16 +109,16 @@ class _Heads:
         return usd
 
 
-def _beyond_usd(numbers: Numbers, lots: Sequence[Lot], at: Ints, run_s: Floats) -> Floats:
+def _beyond_usd(numbers: ModelArrays, host_sets: Sequence[HostSet], at: Ints, run_s: Floats) -> Floats:
     """Of leases: the rent of what lies beyond the time until which the machine is needed anyway."""
     now, places = numbers.world.now, numbers.places
-    needed = np.array([lot.releases[-1].at if lot.releases else 0.0 for lot in lots])
+    needed = np.array([host_set.releases[-1].at if host_set.releases else 0.0 for host_set in host_sets])
     beyond_s = np.maximum(0.0, now + run_s - np.maximum(now, needed[at]))
     usd: Floats = np.where(places["kind"][at] == LEASE, machines_usd(places["usd_h"][at], 1, beyond_s), 0.0)
     return usd
 
 
-def _asked(lots: Sequence[Lot], ways: Records) -> tuple[Ints, Floats]:
+def _asked(host_sets: Sequence[HostSet], ways: Records) -> tuple[Ints, Floats]:
     """What hosts say to each way: gangs that fit now, and when one would at the soonest (infinite: never)."""
     names = ("place", "nodes", "gpus", "cpus", "memory", "apart")
     known: dict[tuple[int, ...], tuple[int, float]] = {}
@@ -128,9 +128,9 @@ def _asked(lots: Sequence[Lot], ways: Records) -> tuple[Ints, Floats]:
         if answer is None:
             place, nodes, *size, apart = asked
             need = (*size, 1) if apart else tuple(size)
-            soonest = lots[place].earliest(need, nodes)
+            soonest = host_sets[place].earliest(need, nodes)
             answer = known[asked] = (
-                lots[place].gangs(need, nodes),
+                host_sets[place].gangs(need, nodes),
                 np.inf if soonest is None else soonest,
             )
         gangs[way], earliest_at[way] = answer

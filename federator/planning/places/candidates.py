@@ -16,7 +16,7 @@ from federator.model.jobs import in_gpus
 from federator.model.rules import PoolSelector, selects
 from federator.model.snapshot import JobView, OfferView, PoolView
 from federator.planning.places.data import NOTHING, DataBook, Transfer
-from federator.planning.places.doubt import mean_doubt
+from federator.planning.places.staleness import mean_doubt
 
 CPU_ONLY_SIZE = 0.1
 """A node without GPUs counts as this much of a GPU wherever money is per GPU-hour: small, so that it never starves GPU work."""

@@ -24,7 +24,7 @@ from federator.model.rules import Rule
 from federator.model.snapshot import JobView, Snapshot
 
 
-class Carried(NamedTuple):
+class InputMove(NamedTuple):
     """One input that is moved: from where, over what."""
 
     uri: str
@@ -40,7 +40,7 @@ class Transfer(NamedTuple):
     seconds: float = 0.0
     usd: float = 0.0
     moved_bytes: int = 0
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[InputMove, ...] = ()
     unknown: tuple[str, ...] = ()
 
     @property
@@ -110,7 +110,7 @@ class DataBook:
             unknown=tuple(unknown),
         )
 
-    def _cheapest(self, each: Input, to: Spot) -> Carried | None:
+    def _cheapest(self, each: Input, to: Spot) -> InputMove | None:
         """The best of its replicas; None where nobody knows where it is, how much it is, or how it would get there."""
         if each.uri not in self._registered:
             self._registered[each.uri] = dataset_of(self.datasets, each.uri)
@@ -122,10 +122,10 @@ class DataBook:
         for replica in dataset.replicas:
             source = self._placed(replica)
             if source.site and source.site == to.site:
-                return Carried(each.uri, 0, source.shown, 0.0, 0.0)
+                return InputMove(each.uri, 0, source.shown, 0.0, 0.0)
             link = link_between(self.links, source, to)
             if link is not None and size is not None:
-                ways.append(Carried(each.uri, size, source.shown, seconds(link, size), usd(link, size)))
+                ways.append(InputMove(each.uri, size, source.shown, seconds(link, size), usd(link, size)))
         return min(ways, key=lambda way: (way.usd, way.seconds, way.source), default=None)
 
     def _placed(self, replica: Spot) -> Spot:

@@ -7,10 +7,10 @@ stops, and for whom, looks nowhere else.
 from typing import NamedTuple
 
 from federator.model.plans import Preempt, Proposal
-from federator.planning.plans.preferring import keep_order
+from federator.planning.plans.preference import keep_order
 from federator.planning.plans.proposals import proposals
 from federator.planning.plans.reclaim import Reclaim, reclaim
-from federator.planning.plans.resizing import resizes
+from federator.planning.plans.resizes import resizes
 from federator.planning.scheduling.objective import Evaluator, Scored
 
 

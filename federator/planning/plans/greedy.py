@@ -10,10 +10,10 @@ from itertools import islice
 
 from federator.model.plans import Plan, StageReport
 from federator.model.snapshot import JobView, Problem
-from federator.planning.plans.interpret import write_plan, write_starts
-from federator.planning.renting.burst import LEAST_USD
-from federator.planning.renting.case import Case
-from federator.planning.scheduling.carried import starts_now
+from federator.planning.plans.plan_builder import write_plan, write_starts
+from federator.planning.rentals.burst import LEAST_USD
+from federator.planning.rentals.candidate import BurstCandidate
+from federator.planning.scheduling.list_schedule import starts_now
 from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
@@ -106,14 +106,14 @@ def drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
             break
         trial = evaluator.score({other: place for other, place in best.starts.items() if other != job})
         case = evaluator.bursting.case(evaluator.world.by_id[job], best.starts[job])
-        against_waiting = isinstance(case, Case) and (case.required or case.for_waiting)
+        against_waiting = isinstance(case, BurstCandidate) and (case.required or case.for_waiting)
         at_home = job in trial.starts and not evaluator.world.places[trial.starts[job]].rented
         if trial.total <= best.total + EPSILON_USD or (against_waiting and at_home):
             best = trial
     return best
 
 
-def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case]:
+def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[BurstCandidate]:
     """Rentals that begin now, for a job that this decision leaves late or waiting."""
     booking, now = best.booking(job.id), evaluator.world.now
     misses = best.costs[job.id].late or job.id in best.later
@@ -126,7 +126,9 @@ def _worth_trying(evaluator: Evaluator, best: Scored, job: JobView) -> list[Case
     return [case for case in cases if misses or case.required or case.for_waiting]
 
 
-def _roomy(evaluator: Evaluator, best: Scored, job: JobView, cases: Sequence[Case]) -> list[Case]:
+def _roomy(
+    evaluator: Evaluator, best: Scored, job: JobView, cases: Sequence[BurstCandidate]
+) -> list[BurstCandidate]:
     """The rental that would be the cheapest if it were shared, where others are late too and fit beside the job: alone it may not pay."""
     places = evaluator.world.places
     roomy = [case for case in cases if places[case.place].gpus >= 2 * job.gpus_total > 0]

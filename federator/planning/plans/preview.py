@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from federator.model.plans import Explanation
 from federator.model.snapshot import JobView, Problem
-from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explanations.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.scheduling.forecast import list_schedule
+from federator.planning.scheduling.forecast import home_forecast_of
 
 WOULD = {"placed": "would start now", "rented for": "would be rented for now", "waiting": "would wait"}
 
@@ -20,7 +20,7 @@ def preview(problem: Problem, job: JobView) -> Explanation:
     others = tuple(view for view in problem.snapshot.jobs if view.id != job.id)
     imagined = replace(problem, snapshot=replace(problem.snapshot, jobs=(*others, job)))
     found = explain_waiting(imagined, plan_greedily(imagined), job.id)
-    home = list_schedule(imagined).get(job.id)
+    home = home_forecast_of(imagined).get(job.id)
     return replace(
         found,
         status=WOULD.get(found.status, found.status),

@@ -9,9 +9,9 @@ from federator.model.plans import Proposal, ProposalKind
 from federator.model.reasons import Proposed
 from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView
-from federator.planning.kernels.pricing import wait_usd
-from federator.planning.renting.burst import approved
-from federator.planning.renting.case import Case
+from federator.planning.kernels.start_cost import wait_usd
+from federator.planning.rentals.burst import approved
+from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.feasibility import FILTERS, reject
 from federator.planning.rules.permits import admits
 from federator.planning.scheduling.objective import Evaluator, Scored
@@ -48,13 +48,13 @@ def _in_need(evaluator: Evaluator, scored: Scored, job: JobView) -> bool:
     return booking is None or booking.start_at > now or scored.costs[job.id].late
 
 
-def _cases(evaluator: Evaluator, job: JobView) -> Iterator[tuple[ProposalKind, Case]]:
+def _cases(evaluator: Evaluator, job: JobView) -> Iterator[tuple[ProposalKind, BurstCandidate]]:
     world, bursting = evaluator.world, evaluator.bursting
     choices = ((choice, at) for place, at in enumerate(world.places) for choice in world.choices(job, place))
     for place, at in choices:
         if (
             at.offer is None
-            or reject(job := world.as_form(job, place), at, world.ground, LASTING) is not None
+            or reject(job := world.as_form(job, place), at, world.context, LASTING) is not None
         ):
             continue
         advisers = [(ProposalKind.ADVICE, permit) for permit in world.book.advisers_for(job, at)]
@@ -67,11 +67,13 @@ def _cases(evaluator: Evaluator, job: JobView) -> Iterator[tuple[ProposalKind, C
             if not world.book.in_force(permit) or not admits(permit, at):
                 continue
             case = bursting.under(permit, job, place)
-            if isinstance(case, Case) and (kind is ProposalKind.ADVICE or not approved(permit, job, case)):
+            if isinstance(case, BurstCandidate) and (
+                kind is ProposalKind.ADVICE or not approved(permit, job, case)
+            ):
                 yield kind, case
 
 
-def _pays(evaluator: Evaluator, scored: Scored, job: JobView, case: Case) -> bool:
+def _pays(evaluator: Evaluator, scored: Scored, job: JobView, case: BurstCandidate) -> bool:
     """Whether it would begin now, is worth it, and fits the caps."""
     world = evaluator.world
     job = world.as_form(job, case.place)
@@ -86,7 +88,7 @@ def _pays(evaluator: Evaluator, scored: Scored, job: JobView, case: Case) -> boo
     return case.cost_usd < worth or (case.for_waiting and booking is None)
 
 
-def _propose(evaluator: Evaluator, job: JobView, kind: ProposalKind, case: Case) -> Proposal:
+def _propose(evaluator: Evaluator, job: JobView, kind: ProposalKind, case: BurstCandidate) -> Proposal:
     world, home = evaluator.world, evaluator.home.get(job.id)
     at = world.places[case.place]
     assert at.offer is not None, "only offers are rented"

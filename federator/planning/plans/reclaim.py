@@ -18,7 +18,7 @@ from federator.model.queues import under
 from federator.model.reasons import Displaces, MakesRoom, OwedGuarantee
 from federator.model.rules import GuaranteeRow, PreemptRule, in_scope
 from federator.model.snapshot import BusyView, JobView
-from federator.planning.plans.room import Rooms, Victim, stop, waits
+from federator.planning.plans.room_made import Rooms, Victim, stop, waits
 from federator.planning.rules.rulebook import matches
 from federator.planning.rules.shares import Amount, of_work, widest
 from federator.planning.scheduling.objective import Scored

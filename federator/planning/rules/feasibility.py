@@ -20,12 +20,12 @@ from federator.model.snapshot import JobView
 from federator.model.whose import is_among, queues_of
 from federator.planning.places.candidates import Candidate, ranks_on_one
 from federator.planning.rules import permits
-from federator.planning.rules.asking import Answer, Ground, Rejection, Test
 from federator.planning.rules.calendars import closed_by_calendar, next_start
+from federator.planning.rules.filters import Answer, FilterContext, Rejection, Test
 from federator.wire.needs import RENTED
 
 
-def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _closed(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if at.standing is None or at.standing.open:
         return None
     first = at.standing
@@ -34,11 +34,11 @@ def _closed(job: JobView, at: Candidate, ground: Ground) -> Answer:
     )
 
 
-def _calendar(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    return closed_by_calendar(job, at, ground.book)
+def _calendar(job: JobView, at: Candidate, context: FilterContext) -> Answer:
+    return closed_by_calendar(job, at, context.book)
 
 
-def _sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _sites(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if not job.sites or at.site in job.sites:
         return None
     if job.resumes_at:
@@ -46,30 +46,30 @@ def _sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return why.OtherSites(sites=job.sites, site=at.site)
 
 
-def _not_sites(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _not_sites(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     return why.SiteExcluded(site=at.site) if at.site in job.not_sites else None
 
 
-def _refused(job: JobView, at: Candidate, ground: Ground) -> Answer:
-    now = ground.snapshot.taken_at
+def _refused(job: JobView, at: Candidate, context: FilterContext) -> Answer:
+    now = context.snapshot.taken_at
     until_at = max((until_at for site, until_at in job.refused if site == at.site), default=now)
     return why.SiteRefused(site=at.site, until_at=until_at) if until_at > now else None
 
 
-def _kinds(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _kinds(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if not job.kinds or at.kind in job.kinds:
         return None
     return why.OtherKinds(kinds=job.kinds, site_kind=at.kind)
 
 
-def _site_labels(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _site_labels(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     missing = tuple(
         f"{key}={value}" for key, value in sorted(job.site_labels.items()) if at.labels.get(key) != value
     )
     return why.LabelsMissing(labels=missing, site=at.site) if missing else None
 
 
-def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _lends_to(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     lends = at.standing.lends_to if at.standing else ()
     if not lends or is_among(lends, job.whose):
         return None
@@ -83,7 +83,7 @@ def _lends_to(job: JobView, at: Candidate, ground: Ground) -> Answer:
     )
 
 
-def _isolation(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _isolation(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     trusts = at.standing.trusts if at.standing is not None else None
     if trusts is None or is_among(trusts, job.whose):
         return None
@@ -98,7 +98,7 @@ def _usable_of(lends: tuple[str, ...], job: JobView) -> str:
     return next((queue for path in queues for queue in job.usable_queues if admits_queue((path,), queue)), "")
 
 
-def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _abilities(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     has = at.standing.abilities if at.standing is not None else RENTED
     lacking = next((need for need in job.needs if need not in has), None)
     if lacking is None:
@@ -106,13 +106,13 @@ def _abilities(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return why.AbilityMissing(ability=lacking, site=at.site, offered=at.standing is None)
 
 
-def _fencing(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _fencing(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if not job.needs_fencing or (at.standing is not None and at.standing.self_fencing):
         return None
     return why.Unfenced(unknown=at.standing is None or at.standing.ready_at is not None)
 
 
-def _longest_run(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _longest_run(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """Without a max_duration it is the run as forecast that must not be too long."""
     if at.longest_s is None or longest_of(job, at) <= at.longest_s:
         return None
@@ -127,19 +127,19 @@ def longest_of(job: JobView, at: Candidate) -> float:
     return at.run_s(job) - at.transfer(job).seconds
 
 
-def _gpu_model(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _gpu_model(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if not job.gpus or not job.models or at.model in job.models:
         return None
     return why.OtherModels(models=job.models, has=at.model if at.gpus else "")
 
 
-def _gpu_memory(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _gpu_memory(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if not job.gpus or job.gpu_memory_mib <= at.gpu_memory_mib:
         return None
     return why.GpuMemory(asks_mib=job.gpu_memory_mib, has_mib=at.gpu_memory_mib)
 
 
-def _shared_gpus(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _shared_gpus(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if not job.gpus or (job.shared == at.shared and _cut_fits(job, at)):
         return None
     if job.shared and at.shared:
@@ -158,7 +158,7 @@ def _cut_fits(job: JobView, at: Candidate) -> bool:
     return not at.cut_milli or cuts_of(job.gpus // ranks, at.cut_milli) > 0
 
 
-def _together(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _together(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if job.ranks_in_one:
         if job.gpus <= at.gpus and job.cpus_milli <= at.cpus_milli and job.memory_mib <= at.memory_mib:
             return None
@@ -173,20 +173,20 @@ def _together(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return why.NotLabelled(label=job.together)
 
 
-def _gpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _gpus_per_node(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if job.gpus <= at.gpus:
         return None
     asks, has = (float(in_gpus(count, shared=at.shared)) for count in (job.gpus, at.gpus))
     return why.GpusPerNode(asks=asks, has=has)
 
 
-def _cpus_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _cpus_per_node(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if job.cpus_milli <= at.cpus_milli:
         return None
     return why.CpusPerNode(asks_milli=job.cpus_milli, has_milli=at.cpus_milli)
 
 
-def _memory_per_node(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _memory_per_node(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if job.memory_mib <= at.memory_mib:
         return None
     return why.MemoryPerNode(asks_mib=job.memory_mib, has_mib=at.memory_mib)
@@ -198,7 +198,7 @@ def _ranks_ever(job: JobView, at: Candidate, *, shut: bool = False) -> int:
     return min(job.nodes, nodes * ranks_on_one(job, at))
 
 
-def _gang(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def _gang(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     holds = _ranks_ever(job, at)
     if holds >= job.nodes or at.offer is not None:
         return None  # of an offer, so many machines are rented as hold it
@@ -353,20 +353,22 @@ KINDS = {situation.name: situation.kind for situation in SITUATIONS}
 _BUT_FOR_THE_HOUR = tuple(test for test in FILTERS if test.name not in (CLOSED, "calendar"))
 
 
-def reject(job: JobView, at: Candidate, ground: Ground, by: tuple[Test, ...] = FILTERS) -> Rejection | None:
+def reject(
+    job: JobView, at: Candidate, context: FilterContext, by: tuple[Test, ...] = FILTERS
+) -> Rejection | None:
     """The first filter that rejects the place, or None when all pass."""
     for test in by:
-        answer = test.ask(job, at, ground)
+        answer = test.ask(job, at, context)
         if answer is not None:
             return Rejection(test.name, answer)
     return None
 
 
-def opens_in_time(job: JobView, at: Candidate, ground: Ground) -> bool:
+def opens_in_time(job: JobView, at: Candidate, context: FilterContext) -> bool:
     """Whether nothing but a calendar keeps the job from a place, and that opens soon enough for the deadline, if there is one."""
-    if not ground.book.openings or reject(job, at, ground, _BUT_FOR_THE_HOUR) is not None:
+    if not context.book.openings or reject(job, at, context, _BUT_FOR_THE_HOUR) is not None:
         return False
-    start = next_start(job, at, ground.book, ground.snapshot.taken_at)
+    start = next_start(job, at, context.book, context.snapshot.taken_at)
     return (
         start + at.run_s(job) <= (math.inf if job.deadline_at is None else job.deadline_at)
         and start < math.inf

@@ -10,9 +10,9 @@ from federator.model import rejections as why
 from federator.model.capacity import Market
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.kernels.pricing import machines_usd
+from federator.planning.kernels.start_cost import machines_usd
 from federator.planning.places.candidates import Candidate, machines
-from federator.planning.rules.asking import Answer, Ground
+from federator.planning.rules.filters import Answer, FilterContext
 from federator.planning.rules.openings import open_at
 from federator.planning.rules.rulebook import RuleBook, matches
 
@@ -22,37 +22,37 @@ LIMIT_STEP_S = 300.0
 """A max_duration that is proposed is a multiple of this."""
 
 
-def burst_paused(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def burst_paused(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """An operator has paused renting."""
     paid = at.standing.paid_until_at if at.standing else None
-    if not ground.snapshot.burst_paused or not at.rented:
+    if not context.snapshot.burst_paused or not at.rented:
         return None
-    if at.offer is None and (paid is None or ends_by(job, at, ground.snapshot.taken_at) <= paid):
+    if at.offer is None and (paid is None or ends_by(job, at, context.snapshot.taken_at) <= paid):
         return None
     return why.RentingPaused()
 
 
-def home_away(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def home_away(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """Only a site that the job may use is waited for. What is away is home, and home is never of kind `cloud`."""
     if at.offer is None or (job.kinds and set(job.kinds) <= {"cloud"}):
         return None
     away = tuple(
         site
-        for site in ground.snapshot.away
+        for site in context.snapshot.away
         if (not job.sites or site in job.sites) and site not in job.not_sites
     )
     return why.HomeAway(sites=away) if away else None
 
 
-def avoided(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def avoided(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """The offer has failed lately."""
-    now = ground.snapshot.taken_at
+    now = context.snapshot.taken_at
     if at.offer is None or at.offer.avoid_until_at is None or at.offer.avoid_until_at <= now:
         return None
     return why.OfferAvoided(until_at=at.offer.avoid_until_at, said=at.offer.avoid_because)
 
 
-def spot_policy(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def spot_policy(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """The job takes spot only, or on-demand only."""
     other = (at.market is Market.SPOT and job.spot_policy == "on-demand") or (
         at.market is Market.ON_DEMAND and job.spot_policy == "spot"
@@ -60,45 +60,45 @@ def spot_policy(job: JobView, at: Candidate, ground: Ground) -> Answer:
     return why.OtherMarket(market=at.market.value) if other else None
 
 
-def denied(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def denied(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """A policy forbids the job this place."""
-    rule = ground.book.denial(job, at)
+    rule = context.book.denial(job, at)
     return None if rule is None else why.Denied(policy=rule.policy, said=rule.reason)
 
 
-def no_right(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def no_right(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """The right by which it was admitted to its queue is without renting."""
     if job.may_rent or not at.rented:
         return None
     return why.NoRightToRent(queue=job.queue)
 
 
-def no_permit(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def no_permit(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """Rented capacity is closed unless a burst policy in force opens it."""
     if not at.rented:
         return None
-    permits = ground.book.permits_for(job, at)
-    advisers = ground.book.advisers_for(job, at)
+    permits = context.book.permits_for(job, at)
+    advisers = context.book.advisers_for(job, at)
     if advisers and not permits:
         return why.OnlyAdvises(policy=advisers[0].policy)
-    if not permits and (kept := ground.book.kept_by(job, at)):
+    if not permits and (kept := context.book.kept_by(job, at)):
         return why.DataKept(policy=kept[0].policy)
     if not permits:
         return why.NoBurstPolicy(queue=job.queue)
-    off = next((p for p in permits if p.mode is BurstMode.OFF and open_at(p.window, ground.book.at)), None)
+    off = next((p for p in permits if p.mode is BurstMode.OFF and open_at(p.window, context.book.at)), None)
     if off is not None:
         return why.PolicyOff(policy=off.policy)
     open_ones = [permit for permit in permits if permit.mode is not BurstMode.OFF]
-    if (at.offer is None and open_ones) or any(ground.book.in_force(permit) for permit in open_ones):
+    if (at.offer is None and open_ones) or any(context.book.in_force(permit) for permit in open_ones):
         return None
     return why.PolicyHours(policy=permits[0].policy)
 
 
-def price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def price_limit(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """Every burst policy that opens it admits cheaper instances only."""
     if at.offer is None:
         return None
-    permits = [permit for permit in ground.book.permits_for(job, at) if ground.book.in_force(permit)]
+    permits = [permit for permit in context.book.permits_for(job, at) if context.book.in_force(permit)]
     if any(p.max_price_usd_h is None or at.instance_usd_h <= p.max_price_usd_h for p in permits):
         return None
     dearest = max(permits, key=lambda p: (p.max_price_usd_h or 0.0, p.policy))
@@ -107,7 +107,7 @@ def price_limit(job: JobView, at: Candidate, ground: Ground) -> Answer:
     )
 
 
-def max_duration(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def max_duration(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """Nothing bounds what a job without a limit would cost."""
     if not at.rented or job.max_duration_s is not None:
         return None
@@ -145,7 +145,7 @@ def worst_usd(job: JobView, at: Candidate) -> float:
     return at.instance_usd_h * machines(job, at) * worst_rent_s(job, at) / 3600.0 + at.transfer(job).usd
 
 
-def max_cost(job: JobView, at: Candidate, ground: Ground) -> Answer:
+def max_cost(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """In the worst case the job would cost more than it may."""
     moves = at.transfer(job)
     if job.max_cost_usd is None or not (at.rented or moves.usd):

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from federator.kernel.quantities import format_duration as span
 from federator.model.snapshot import Problem
-from federator.planning.renting.case import HomeForecast
+from federator.planning.rentals.candidate import HomeForecast
 from federator.planning.rules.calendars import next_start
 from federator.planning.scheduling.bookings import Booking
-from federator.planning.scheduling.carried import at_home
+from federator.planning.scheduling.list_schedule import at_home
 from federator.planning.world.problem import World
 from federator.planning.world.room import Room
 
@@ -162,7 +162,7 @@ def in_words(forecast: RunForecast, limit_s: float | None) -> str:
     return f"{about}: {forecast.source}, and a margin"
 
 
-def list_schedule(problem: Problem) -> dict[str, HomeForecast]:
+def home_forecast_of(problem: Problem) -> dict[str, HomeForecast]:
     """Every job's forecast on owned capacity alone, by id; a job that can never run there is absent."""
     return home_forecast(World(problem))
 

@@ -11,13 +11,13 @@ from copy import copy
 from dataclasses import dataclass
 
 from federator.model.snapshot import JobView
-from federator.planning.renting.burst import Bursting
-from federator.planning.renting.case import Case, HomeForecast
+from federator.planning.rentals.burst import Bursting
+from federator.planning.rentals.candidate import BurstCandidate, HomeForecast
 from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking, Schedule
-from federator.planning.scheduling.carried import carry_out
-from federator.planning.scheduling.displacing import Displacing
 from federator.planning.scheduling.forecast import home_forecast
+from federator.planning.scheduling.list_schedule import carry_out
+from federator.planning.scheduling.opportunity_cost import Displacing
 from federator.planning.world.prices import Cost
 from federator.planning.world.problem import World
 
@@ -44,7 +44,7 @@ class Scored:
     costs: Mapping[str, Cost]
     schedule: Schedule
     caps: Caps
-    later: Mapping[str, Case]
+    later: Mapping[str, BurstCandidate]
     rents: tuple[str, ...] = ()
     """Jobs that something is rented for."""
 

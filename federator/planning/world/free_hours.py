@@ -6,7 +6,7 @@ Apart from the rows that are made of it (`hours`), because prices of such rows a
 import numpy as np
 from numpy.typing import NDArray
 
-from federator.planning.places.yard import Lot
+from federator.planning.places.host_sets import HostSet
 from federator.planning.world.buckets import BUCKETS_H
 from federator.planning.world.room import GPU_HOURS
 
@@ -23,19 +23,20 @@ def hours_row(place: str, bucket: int, kind: str = GPU_HOURS) -> str:
     return f"{kind}/{place}/{BUCKETS_H[bucket]:g}h"
 
 
-def free_hours(lot: Lot, now: float) -> Floats:
+def free_hours(host_set: HostSet, now: float) -> Floats:
     """What is expected to be free of each kind in each bucket, in GPU-hours, milli-core-hours and MiB-hours."""
     ahead = [
-        (max(0.0, r.at - now) / 3600.0, *(part * len(r.hosts) for part in r.need[:3])) for r in lot.releases
+        (max(0.0, r.at - now) / 3600.0, *(part * len(r.hosts) for part in r.need[:3]))
+        for r in host_set.releases
     ]
-    begin = (0.0, *(sum(host[kind] for host in lot.hosts) for kind in range(len(KINDS))))
+    begin = (0.0, *(sum(host[kind] for host in host_set.hosts) for kind in range(len(KINDS))))
     gains = np.array([begin, *ahead], dtype=np.float64)
     spans = np.clip(EDGES_H[1:] - np.maximum(gains[:, :1], EDGES_H[:-1]), 0.0, None)
     free: Floats = gains[:, 1:].T @ spans
     return free
 
 
-def free_gpus(lot: Lot, now: float, after_h: float) -> float:
+def free_gpus(host_set: HostSet, now: float, after_h: float) -> float:
     """What is expected to be free then, or has been freed."""
-    back = (release for release in lot.releases if release.at - now <= after_h * 3600.0)
-    return float(sum(host[0] for host in lot.hosts) + sum(r.need[0] * len(r.hosts) for r in back))
+    back = (release for release in host_set.releases if release.at - now <= after_h * 3600.0)
+    return float(sum(host[0] for host in host_set.hosts) + sum(r.need[0] * len(r.hosts) for r in back))

@@ -39,7 +39,7 @@ class Eligible(NamedTuple):
         )
 
 
-class Form(NamedTuple):
+class LineForm(NamedTuple):
     """One way in which a job may run: which pools are for it, and what it asks for."""
 
     eligible: Eligible
@@ -50,11 +50,11 @@ class Form(NamedTuple):
     memory_mib: int
 
 
-class Kind(NamedTuple):
-    """What many jobs have in common, as far as the window asks. Form 0 comes first."""
+class JobKind(NamedTuple):
+    """What many jobs have in common, as far as the window asks. LineForm 0 comes first."""
 
     queue: str
-    forms: tuple[Form, ...]
+    forms: tuple[LineForm, ...]
 
 
 class Kinds:
@@ -63,7 +63,7 @@ class Kinds:
     def __init__(self) -> None:
         self.queues: list[str] = []
         self.eligibles: list[Eligible] = []
-        self._numbers: dict[Kind, int] = {}
+        self._numbers: dict[JobKind, int] = {}
         self._queues: dict[str, int] = {}
         self._eligibles: dict[Eligible, int] = {}
         self._rows: list[tuple[int, ...]] = []
@@ -74,7 +74,7 @@ class Kinds:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def number(self, kind: Kind) -> int:
+    def number(self, kind: JobKind) -> int:
         """The number of a kind, known or new."""
         known = self._numbers.get(kind)
         if known is None:

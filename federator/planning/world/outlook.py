@@ -26,7 +26,7 @@ MORE = 2
 
 
 @dataclass(frozen=True)
-class Expected:
+class OutlookArrays:
     """An outlook in arrays; `klass` is as the line has it now."""
 
     taken_at: float
@@ -49,9 +49,9 @@ class Expected:
         return dict(zip(self.rows, self.usd.tolist(), strict=True))
 
 
-def expected(outlook: Outlook, classes: Sequence[int]) -> Expected:
+def expected(outlook: Outlook, classes: Sequence[int]) -> OutlookArrays:
     """The same, where `classes` says by number what the line calls them."""
-    return Expected(
+    return OutlookArrays(
         outlook.taken_at,
         np.array(classes, dtype=np.int64)[np.array(outlook.klass, dtype=np.int64)],
         np.array(outlook.start_s, dtype=np.float64),
@@ -68,7 +68,7 @@ def expected(outlook: Outlook, classes: Sequence[int]) -> Expected:
     )
 
 
-class Told(NamedTuple):
+class RestOfLine(NamedTuple):
     """What a window is told of the rest of the line."""
 
     outside: dict[str, Outside]
@@ -79,13 +79,13 @@ class Told(NamedTuple):
     """By row."""
 
 
-NOTHING = Told({}, (), {})
+NOTHING = RestOfLine({}, (), {})
 
 
 class Plan:
     """What is expected of the classes of a line: `words` are their names there, and `counts` how many jobs each has."""
 
-    def __init__(self, known: Expected, words: Ints, counts: Ints, now: float) -> None:
+    def __init__(self, known: OutlookArrays, words: Ints, counts: Ints, now: float) -> None:
         """Put it class by class; what has started since is taken off."""
         place = np.minimum(np.searchsorted(words, known.klass), max(0, len(words) - 1))
         here = words[place] == known.klass if len(words) else np.zeros(len(place), dtype=bool)
@@ -123,13 +123,13 @@ class Plan:
         found[(self.at_once[klass] > LEAST) & (nth < more[klass])] = -1.0
         return found
 
-    def told(self, klass: Ints, entries: Ints) -> Told:
+    def told(self, klass: Ints, entries: Ints) -> RestOfLine:
         """Where a window has these entries of the line, of these classes by number, the first of each class first."""
         inside = np.bincount(klass, minlength=len(self.known))
         first = dict(zip(klass[::-1].tolist(), entries[::-1].tolist(), strict=True))
         rented = (self._known.place[self._source] >= 0) & (self._jobs > LEAST) & (inside[self._klass] > 0)
         leads = tuple((first[int(self._klass[n])], self._lead(n)) for n in np.flatnonzero(rented).tolist())
-        return Told(self.outside(inside), leads, self._known.prices)
+        return RestOfLine(self.outside(inside), leads, self._known.prices)
 
     def _lead(self, number: int) -> Lead:
         known, source = self._known, self._source[number]

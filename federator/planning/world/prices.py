@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from federator.kernel.quantities import cents_up
 from federator.model.snapshot import JobView
-from federator.planning.kernels.pricing import gpus_usd, is_late, opened_at, start_usd, total_usd
+from federator.planning.kernels.start_cost import gpus_usd, is_late, opened_at, start_usd, total_usd
 from federator.planning.places.candidates import Candidate, size
 from federator.planning.rules.calendars import closure
 from federator.planning.rules.permits import rent_usd

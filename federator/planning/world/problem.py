@@ -24,12 +24,12 @@ from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
 from federator.planning.places.candidates import Candidate, of_offer, of_pools, size
 from federator.planning.places.data import data_book
+from federator.planning.places.host_sets import HostSet, HostSets, host_set_of
 from federator.planning.places.stocks import Stocks
-from federator.planning.places.yard import Lot, Lots, lot_of
-from federator.planning.rules.asking import Ground, Rejection
 from federator.planning.rules.caps import Caps
+from federator.planning.rules.eligibility import Gates
 from federator.planning.rules.feasibility import CLOSED, FILTERS, opens_in_time, reject
-from federator.planning.rules.gates import Gates
+from federator.planning.rules.filters import FilterContext, Rejection
 from federator.planning.rules.rulebook import RuleBook
 from federator.planning.rules.shares import Amount, Due, Shortfall, by_queue, due_of, in_use, widest
 
@@ -80,7 +80,7 @@ class World:
         self.snapshot: Snapshot = problem.snapshot
         self.now = self.snapshot.taken_at
         self.book = RuleBook(self.snapshot.rules, self.now)
-        self.ground = Ground(self.snapshot, self.book)
+        self.context = FilterContext(self.snapshot, self.book)
         self.data = data_book(self.snapshot)
         pools = sorted(of_pools(self.snapshot.pools, self.data), key=lambda c: c.key)
         offers = sorted((of_offer(view, self.data) for view in self.snapshot.offers), key=lambda c: c.key)
@@ -92,8 +92,8 @@ class World:
         self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
         self._rejections_if_open: dict[tuple[ClassKey, int], Rejection | None] = {}
-        self._lots: dict[int, Lot] = {}
-        self._gates = Gates(self.places, self.ground, FILTERS)
+        self._host_sets: dict[int, HostSet] = {}
+        self._gates = Gates(self.places, self.context, FILTERS)
         self._home_may: dict[ClassKey, bool] = {}
         self._fastest_s: dict[ClassKey, float] = {}
         """Of each class, over the places that are open to it."""
@@ -164,7 +164,7 @@ class World:
         """Why the place is not for the job in this form; None when all filters pass."""
         index = (self.key(job), choice)
         if index not in self._rejections:
-            self._rejections[index] = reject(self.as_form(job, choice), self.places[choice], self.ground)
+            self._rejections[index] = reject(self.as_form(job, choice), self.places[choice], self.context)
         return self._rejections[index]
 
     def rejection_if_open(self, job: JobView, choice: int) -> Rejection | None:
@@ -172,7 +172,7 @@ class World:
         index = (self.key(job), choice)
         if index not in self._rejections_if_open:
             whole = self.as_form(job, choice)
-            self._rejections_if_open[index] = reject(whole, self.places[choice], self.ground, LASTING)
+            self._rejections_if_open[index] = reject(whole, self.places[choice], self.context, LASTING)
         return self._rejections_if_open[index]
 
     def open_to(self, job: JobView) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ class World:
         key = self.key(job)
         if key not in self._home_may:
             self._home_may[key] = bool(self.home(job)) or any(
-                self.rejection_if_open(job, place) is None or opens_in_time(job, at, self.ground)
+                self.rejection_if_open(job, place) is None or opens_in_time(job, at, self.context)
                 for place, at in enumerate(self.places)
                 if not at.rented
             )
@@ -222,16 +222,16 @@ class World:
             self._split[key] = (tuple(kinds[0]), tuple(kinds[1]), tuple(kinds[2]))
         return self._split[key]
 
-    def lots(self) -> Lots:
+    def host_sets(self) -> HostSets:
         """The hosts of all places as things stand, to do with as one likes."""
-        return Lots(self.lot(place) for place in range(len(self.places)))
+        return HostSets(self.host_set(place) for place in range(len(self.places)))
 
-    def lot(self, place: int) -> Lot:
+    def host_set(self, place: int) -> HostSet:
         """The hosts of a place as things stand, to do with as one likes."""
         place = self.place_of(place)
-        known = self._lots.get(place)
+        known = self._host_sets.get(place)
         if known is None:
-            known = self._lots[place] = lot_of(self.places[place], self.now)
+            known = self._host_sets[place] = host_set_of(self.places[place], self.now)
         return known.copy()
 
     @cached_property

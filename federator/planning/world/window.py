@@ -1,6 +1,6 @@
 """Which of very many waiting jobs one decision looks at, and what it has to know of the others.
 
-A schedule costs about jobs × classes glances, so beyond `GLANCES` of them a decision sees a window of the line. Whatever could start
+A schedule costs about jobs × classes evaluations, so beyond `EVALUATIONS` of them a decision sees a window of the line. Whatever could start
 now has to be in it, and no job may starve for being outside. So it is made of
 
 * the first in the published order, but of one class no more than could start now and a few: those behind them are alike;
@@ -30,13 +30,13 @@ from federator.planning.rules.rulebook import AGING_POINTS_PER_H, INTERACTIVE_PO
 from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
 from federator.planning.world.budget import Budget
 from federator.planning.world.line import Eligible, Line
-from federator.planning.world.outlook import NOTHING, Expected, Plan, Told
+from federator.planning.world.outlook import NOTHING, OutlookArrays, Plan, RestOfLine
 from federator.planning.world.problem import BAND, weighted
 
-GLANCES = 130_000
+EVALUATIONS = 130_000
 """Jobs × classes of a window: a turn decides on so many in half a second, most of it the linear stage. A smaller window is quicker and worse: of
 1,000 jobs at 20 sites the half leaves a gap of 3.8 % where all leave 0.8."""
-FEWEST_GLANCES = 5_000
+FEWEST_EVALUATIONS = 5_000
 """Down to so many, windows shrink while the solver does not get done with them in time."""
 MOST_JOBS = 2_000
 """Jobs of a window, however few their classes."""
@@ -67,7 +67,7 @@ class Window:
     """For how long work outside the window keeps it, by an estimate."""
     ahead: Ints
     """How many stand before it in the published order, in the window or not."""
-    told: Told = NOTHING
+    told: RestOfLine = NOTHING
     """Where a plan of the whole line is known."""
 
 
@@ -76,22 +76,22 @@ def choose(
     pools: Sequence[PoolView],
     rules: Sequence[Rule],
     now: float,
-    glances: int | None = None,
+    evaluations: int | None = None,
     recent_gpus: Mapping[str, float] | None = None,
-    known: Expected | None = None,
+    known: OutlookArrays | None = None,
 ) -> Window:
-    """The window of the line, of so many glances (None: as many as a window may cost); all of the line where it is small.
+    """The window of the line, of so many evaluations (None: as many as a window may cost); all of the line where it is small.
 
     `recent_gpus`: as a snapshot has it; `known`: what a plan of the whole line expects, where there is one.
     """
-    if is_small(line, glances):
+    if is_small(line, evaluations):
         return Window(np.arange(len(line)), np.zeros(len(line)), np.arange(len(line)))
-    return _Choice(line, pools, rules, now, recent_gpus or {}).window(glances or GLANCES, known)
+    return _Choice(line, pools, rules, now, recent_gpus or {}).window(evaluations or EVALUATIONS, known)
 
 
-def is_small(line: Line, glances: int | None = None) -> bool:
+def is_small(line: Line, evaluations: int | None = None) -> bool:
     """Whether the whole line is within the limits of a window."""
-    return len(line) <= MOST_JOBS and len(line) * len(np.unique(line.klass)) <= (glances or GLANCES)
+    return len(line) <= MOST_JOBS and len(line) * len(np.unique(line.klass)) <= (evaluations or EVALUATIONS)
 
 
 class _Choice:
@@ -130,18 +130,18 @@ class _Choice:
         by[said] = submitted_at + wait_s * np.maximum(1.0, np.floor((self.now - submitted_at) / wait_s) + 1.0)
         return by
 
-    def window(self, glances: int, known: Expected | None = None) -> Window:
+    def window(self, evaluations: int, known: OutlookArrays | None = None) -> Window:
         """Its parts, within the limits."""
         first = np.flatnonzero(self.nth < self.startable + MARGIN)
         plan = None if known is None else self._plan(known)
         if plan is None:
-            budget = Budget(self.klass, glances, MOST_JOBS)
+            budget = Budget(self.klass, evaluations, MOST_JOBS)
             budget.add(first, share=0.4)
             for part in (self._heads(), self._pressing(), self._backfill()):
                 budget.add(part, share=0.2)
             budget.add(first, share=1.0)
         else:
-            budget = Budget(self.klass, PLANNED * glances, MOST_JOBS)
+            budget = Budget(self.klass, PLANNED * evaluations, MOST_JOBS)
             budget.add(np.arange(min(1, len(self.line))), share=1.0)
             budget.add(first, share=FIRST_SHARE)
             budget.add(self._soonest(plan), share=1.0)
@@ -149,7 +149,7 @@ class _Choice:
             for part in (self._heads(), self._pressing(), self._backfill()):
                 budget.add(part[new[part]], share=NEW_SHARE)
             # Where the plan's starts of now have been made, a window is as without a plan.
-            budget.within(glances)
+            budget.within(evaluations)
             budget.add(self._backfill(), share=0.2)
             budget.add(first, share=1.0)
         ahead, behind_s = np.empty(len(self.line), dtype=np.int64), np.empty(len(self.line))
@@ -228,7 +228,7 @@ class _Choice:
 
     # -- the parts, as places in the order ----------------------------------------------------------------------------
 
-    def _plan(self, known: Expected) -> Plan:
+    def _plan(self, known: OutlookArrays) -> Plan:
         counts = np.bincount(self.klass, minlength=len(self.words))
         return Plan(known, self.words, counts, self.now)
 

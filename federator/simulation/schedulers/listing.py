@@ -14,9 +14,9 @@ from federator.model.capacity import largest_gang
 from federator.model.plans import Plan, Rent
 from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
 from federator.planning.places.candidates import Candidate, machines, size
-from federator.planning.places.yard import Host, Lot, hosts_for, need_of
-from federator.planning.plans.interpret import write_starts
-from federator.planning.renting.case import Case
+from federator.planning.places.host_sets import Host, HostSet, hosts_for, need_of
+from federator.planning.plans.plan_builder import write_starts
+from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.scheduling.objective import Evaluator, Scored
@@ -170,7 +170,7 @@ class _Pass:
         self.caps = Caps(world.snapshot, world.book.caps)
         self.result = Schedule(caps=self.caps)
         self.stocks = self.world.stocks.copy()
-        self.lots: dict[int, Lot] = {}
+        self.host_sets: dict[int, HostSet] = {}
         self.full: set[tuple[object, ...]] = set()
         self.listed: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.rentals = 0
@@ -213,7 +213,7 @@ class _Pass:
             return False
         if at.rented and not self._may_use(job, place):
             return False
-        return self._lot(place).fits(need_of(job), job.nodes) and self.caps.blocking(job, at) is None
+        return self._host_set(place).fits(need_of(job), job.nodes) and self.caps.blocking(job, at) is None
 
     def _may_use(self, job: JobView, place: int) -> bool:
         pool, site = self.world.places[place].standing, self.world.places[place].site
@@ -225,12 +225,12 @@ class _Pass:
         return _waited_s(job, self.world.now) >= self.rule.rents_after_s(job, site)
 
     def _place(self, job: JobView, place: int) -> None:
-        at, lot, now = self.world.places[place], self._lot(place), self.world.now
-        hosts = hosts_for(job, at, lot)
+        at, host_set, now = self.world.places[place], self._host_set(place), self.world.now
+        hosts = hosts_for(job, at, host_set)
         assert hosts is not None, "it fits"
-        lot.put(need_of(job), hosts)
+        host_set.put(need_of(job), hosts)
         self.caps.take(job, at)
-        members = tuple(lot.members[host] for host in hosts)
+        members = tuple(host_set.members[host] for host in hosts)
         self.result.bookings[job.id] = Booking(place, now, now + at.run_s(job), members=members)
 
     def _rent(self, job: JobView) -> None:
@@ -248,15 +248,15 @@ class _Pass:
                 self.result.bookings[job.id] = Booking(case.place, case.start_at, case.finish_at, rents=True)
                 return
 
-    def _rents_now(self, job: JobView, case: Case) -> bool:
+    def _rents_now(self, job: JobView, case: BurstCandidate) -> bool:
         at = self.world.places[case.place]
         left = self.stocks.room(self.world.place_of(case.place)) >= machines(job, at)
         return left and case.is_now(self.world.now) and self.caps.blocking(job, at) is None
 
-    def _lot(self, place: int) -> Lot:
-        if place not in self.lots:
-            self.lots[place] = free_hosts(self.world.places[place])
-        return self.lots[place]
+    def _host_set(self, place: int) -> HostSet:
+        if place not in self.host_sets:
+            self.host_sets[place] = free_hosts(self.world.places[place])
+        return self.host_sets[place]
 
 
 class Sieve:
@@ -333,7 +333,7 @@ def _wake_at(snapshot: Snapshot, plan: Plan, rule: Rule) -> float | None:
     )
 
 
-def free_hosts(at: Candidate) -> Lot:
+def free_hosts(at: Candidate) -> HostSet:
     """What is free now at a place; what is busy is not asked when it will end."""
     hosts: list[Host] = []
     members: list[int] = []
@@ -341,7 +341,7 @@ def free_hosts(at: Candidate) -> Lot:
         for shape in view.free:
             hosts += [Host(shape.gpus, shape.cpus_milli, shape.memory_mib)] * shape.count
             members += [member] * shape.count
-    return Lot(hosts, members=members)
+    return HostSet(hosts, members=members)
 
 
 def cheapest(job: JobView, fitting: Sequence[int], world: World) -> int:

@@ -16,14 +16,14 @@ _LAUNCHES = ".spot-launches"
 _SOLD_OUT = ".sold-out"
 
 
-class Fate(NamedTuple):
+class LaunchFate(NamedTuple):
     """What the market has in store for one launch. `life_s` is clock time until the notice; infinite: no interruption."""
 
     refused: bool
     life_s: float
 
 
-def next_fate(state_dir: Path, seed: int, interruptions_per_h: float, no_capacity_share: float) -> Fate:
+def next_fate(state_dir: Path, seed: int, interruptions_per_h: float, no_capacity_share: float) -> LaunchFate:
     """Draw for the next spot launch. The caller holds the state folder's lock."""
     counter = state_dir / _LAUNCHES
     number = int(counter.read_text()) + 1 if counter.exists() else 1
@@ -31,7 +31,7 @@ def next_fate(state_dir: Path, seed: int, interruptions_per_h: float, no_capacit
     chance = random.Random(f"{seed}/{number}")
     refused = chance.random() < no_capacity_share
     life_s = chance.expovariate(interruptions_per_h) * 3600.0 if interruptions_per_h > 0 else math.inf
-    return Fate(refused, life_s)
+    return LaunchFate(refused, life_s)
 
 
 def sold_out(state_dir: Path) -> frozenset[str]:

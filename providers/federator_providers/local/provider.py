@@ -24,7 +24,7 @@ from federator.kernel.errors import Invalid, NoCapacity, NotFound, Unavailable
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
 from federator_providers.billing import bill_usd
 from federator_providers.local.folder import TAG, InstanceFolder, Record
-from federator_providers.local.market import Fate, next_fate, sold_out
+from federator_providers.local.market import LaunchFate, next_fate, sold_out
 from federator_providers.local.processes import kill_tagged
 from federator_providers.local.settings import LocalConfiguration, read_settings
 from federator_providers.stocks import as_left, take_one
@@ -110,9 +110,9 @@ class LocalProvider:
         )
         InstanceFolder.create(self._configuration.state_dir, record, request)
 
-    def _fate(self, offer: Offer) -> Fate:
+    def _fate(self, offer: Offer) -> LaunchFate:
         if offer.market is not Market.SPOT:
-            return Fate(refused=False, life_s=math.inf)
+            return LaunchFate(refused=False, life_s=math.inf)
         given = self._configuration
         return next_fate(given.state_dir, given.seed, given.interruptions_per_h, given.no_capacity_share)
 

@@ -12,7 +12,7 @@ from ortools.sat.python import cp_model
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.terms import Row
-from federator.planning.places.yard import need_of
+from federator.planning.places.host_sets import need_of
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS
 from federator.planning.world.prices import cost
@@ -70,18 +70,18 @@ def _by_arrival(world: World) -> list[JobView]:
 
 def _fill(world: World, jobs: Iterable[JobView], choose: Choice) -> Starts:
     """Start each job in turn where the rule says. A class that nothing holds any more is not asked about again."""
-    lots = {place: world.lot(place) for place, at in enumerate(world.places) if at.offer is None}
+    host_sets = {place: world.host_set(place) for place, at in enumerate(world.places) if at.offer is None}
     starts: Starts = {}
     full: set[ClassKey] = set()
     for job in jobs:
         if world.key(job) in full:
             continue
-        fitting = [place for place in world.home(job) if lots[place].fits(need_of(job), job.nodes)]
+        fitting = [place for place in world.home(job) if host_sets[place].fits(need_of(job), job.nodes)]
         if not fitting:
             full.add(world.key(job))
             continue
         place = choose(job, fitting)
-        if place is not None and lots[place].take(need_of(job), job.nodes) is not None:
+        if place is not None and host_sets[place].take(need_of(job), job.nodes) is not None:
             starts[job.id] = place
     return starts
 

@@ -21,18 +21,18 @@ from msgspec.structs import replace
 from federator.model.plans import Plan, Rent, Severity
 from federator.model.snapshot import JobView, Problem
 from federator.planning.checks import check
-from federator.planning.explaining.explain import Aftermath
+from federator.planning.explanations.explain import Aftermath
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
-from federator.planning.renting.case import NoCase
+from federator.planning.rentals.candidate import BurstRejection
 from federator.planning.scheduling.objective import Evaluator
-from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
-from federator.planning.world.outlook import Expected, expected
+from federator.planning.world.line import Eligible, JobKind, Kinds, Line, LineForm
+from federator.planning.world.outlook import OutlookArrays, expected
 from federator.planning.world.problem import World
 from federator.planning.world.window import MOST_JOBS, choose
 from federator.solving.certify import Certified, certify
 from federator.solving.decide import decide
-from federator.solving.judging import starts_of
 from federator.solving.outlook import look_ahead
+from federator.solving.plan_check import starts_of
 from tests.bench.measuring import median, percentile
 from tests.bench.solver.baselines import RULES, Starts, per_job_cpsat
 from tests.bench.solver.instances import NOW, Instance
@@ -71,8 +71,8 @@ class Outlooks:
 
     def __init__(self, report: "Report") -> None:
         self._report, self._since = report, 0
-        self._next: Expected | None = None
-        self._latest: Expected | None = None
+        self._next: OutlookArrays | None = None
+        self._latest: OutlookArrays | None = None
         self._prices: dict[str, float] = {}
 
     def ask(self, problem: Problem, number: int) -> None:
@@ -90,7 +90,7 @@ class Outlooks:
             self._next, self._since, self._prices = expected(found, words), number, found.prices
             self._report.outlooks_s.append(took_s)
 
-    def latest(self, number: int) -> Expected | None:
+    def latest(self, number: int) -> OutlookArrays | None:
         """What the turn knows: what was asked for `OUTLOOK_TURNS` turns ago is done."""
         if self._next is not None and number >= self._since + OUTLOOK_TURNS:
             self._latest, self._next = self._next, None
@@ -177,7 +177,7 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
     return time.process_time() - begun, found
 
 
-def _turn(problem: Problem, known: Expected | None) -> tuple[Turn, Problem, Plan]:
+def _turn(problem: Problem, known: OutlookArrays | None) -> tuple[Turn, Problem, Plan]:
     """With the collector of garbage between turns, as the solver's child has it."""
     line = line_of(problem)
     gc.collect()
@@ -189,7 +189,7 @@ def _turn(problem: Problem, known: Expected | None) -> tuple[Turn, Problem, Plan
         gc.enable()
 
 
-def _undisturbed(problem: Problem, line: Line, known: Expected | None) -> tuple[Turn, Problem, Plan]:
+def _undisturbed(problem: Problem, line: Line, known: OutlookArrays | None) -> tuple[Turn, Problem, Plan]:
     wall = time.perf_counter()
     window_s, seen = _timed(partial(windowed, problem, line, known))
     asked_s, arrived = _timed(partial(_over_the_wire, seen, Problem))
@@ -215,7 +215,7 @@ def _over_the_wire(message: M, kind: type[M]) -> M:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=kind)
 
 
-def windowed(problem: Problem, line: Line, known: Expected | None) -> Problem:
+def windowed(problem: Problem, line: Line, known: OutlookArrays | None) -> Problem:
     """What of the line the decision is to see, as the observer makes it."""
     found = choose(line, problem.snapshot.pools, problem.snapshot.rules, NOW, known=known)
     jobs = problem.snapshot.jobs
@@ -241,7 +241,7 @@ def line_of(problem: Problem) -> Line:
         deadline_at=np.array([np.inf if job.deadline_at is None else job.deadline_at for job in jobs]),
         run_s=np.array([job.run_s for job in jobs]),
         ready_at=np.zeros(len(jobs)),
-        kind=np.array([kinds.number(Kind(job.queue, (_form(job),))) for job in jobs]),
+        kind=np.array([kinds.number(JobKind(job.queue, (_form(job),))) for job in jobs]),
         klass=np.array([int(job.name.rpartition("-")[2]) for job in jobs]),
         table=kinds.table(),
         forms=kinds.forms(),
@@ -250,8 +250,8 @@ def line_of(problem: Problem) -> Line:
     )
 
 
-def _form(job: JobView) -> Form:
-    return Form(Eligible(job.models), job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
+def _form(job: JobView) -> LineForm:
+    return LineForm(Eligible(job.models), job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
 
 
 class _Decided(NamedTuple):
@@ -341,7 +341,7 @@ def _certified(problem: Problem, decided: _Decided) -> tuple[Certified | None, f
         rented[key, place] += 1
         cases = (evaluator.bursting.case(job, place) for job in members[key])
         if rented[key, place] > sum(
-            not isinstance(case, NoCase) and case.is_now(world.now) for case in cases
+            not isinstance(case, BurstRejection) and case.is_now(world.now) for case in cases
         ):
             apart_usd += usd
             del starts[name]

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator_agent.core import events as ev
-from federator_agent.core.lending import HostPool, Lending, Seen, Slot, free_seen, seat_together
-from federator_agent.core.lending import Site as Owner
+from federator_agent.core.lent_capacity import HostPool, Lending, Seen, Slot, free_seen, seat_together
+from federator_agent.core.lent_capacity import Site as Owner
 from federator_agent.core.state import Record
 from federator_agent.staging_errors import StagingRefused
 from tests.contract.runtimes import factories_kube, factories_slurm

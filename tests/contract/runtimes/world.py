@@ -14,7 +14,7 @@ from federator.kernel.ids import IdSource
 from federator.model.jobs import JobSpec, Resources
 from federator.model.placements import DesiredEntry, Order
 from federator_agent.core import events as ev
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import RankState, Record
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from federator.model.plans import Severity
-from federator.solving.judging import judge
+from federator.solving.plan_check import judge
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
 
 HERE = Path(__file__).parent

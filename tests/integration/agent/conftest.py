@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator.model.placements import DesiredEntry, Order
 from federator.wire.link import JoinRequest
-from federator_agent.joining import join
+from federator_agent.enrollment import join
 from federator_agent.keys import load_key, public
 from federator_agent.local import traces
 from federator_agent.spool import Spool

@@ -13,7 +13,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from federator_agent.core.lending import HostPool, Site
+from federator_agent.core.lent_capacity import HostPool, Site
 from federator_agent.local import devices
 from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process
 from tests.support.waiting import until

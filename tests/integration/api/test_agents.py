@@ -11,7 +11,7 @@ from aiohttp import WSCloseCode
 
 from federator.kernel.errors import Conflict
 from federator.kernel.ids import content_hash
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator.model.capacity import Lease, LeaseStatus, Market
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order, Placement, PlacementStatus
@@ -20,7 +20,7 @@ from federator.settings import LimitSettings
 from federator.wire import link
 from federator.wire.http import TokenRequest
 from federator.wire.link import JoinRequest
-from federator_agent.joining import join as dial
+from federator_agent.enrollment import join as dial
 from federator_agent.keys import public
 from tests.integration.api.rig import ROOT, HttpAgent, Rig, archive, names_in
 from tests.support.dispatch import OFFER

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from federator.api.routes import ROUTES
+from federator.control.maintenance.reconciliation import FLAG
 from federator.control.record.records import Flag
-from federator.control.upkeep.reconciling import FLAG
 from federator.telemetry import CATALOGUE, METRICS
 from federator.wire import decisions, http
 from tests.integration.api.rig import Rig

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from federator.control.showing import usage_report
+from federator.control.queries import usage_report
 from federator.kernel.quantities import format_instant
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import JobStatus

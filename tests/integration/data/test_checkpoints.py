@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from federator.kernel.errors import Damaged
-from federator_agent.data.checkpoints import Checkpoints, Kept, files_in
+from federator_agent.data.checkpoints import Checkpoints, JobCheckpoints, files_in
 from federator_agent.data.sources import Sources
 from tests.support.data_rules import ANYWHERE
 
@@ -22,7 +22,7 @@ class Home:
         self.folder.mkdir()
         self.checkpoints = Checkpoints(folder / "saved", self.sources)
 
-    def kept(self, part: int = 0) -> Kept:
+    def kept(self, part: int = 0) -> JobCheckpoints:
         return self.checkpoints.of(self.uri, "job", part)
 
     async def begin(self, epoch: int, part: int = 0) -> None:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
 from federator.retry import Backoff
-from federator_agent import clearing
+from federator_agent import job_folders
 from federator_agent.data import patience
 from federator_agent.data.inputs import Inputs, NoRoom, name_of
 from federator_agent.data.sources import Item, Moved, Sources, WebRules
@@ -253,7 +253,7 @@ async def test_what_is_being_dropped_is_not_taken_for_whole(
     disk = Disk(tmp_path / "inputs", limit_bytes=500_000)
     await disk.bring("s3://team/a")
     removing, go_on = threading.Event(), threading.Event()
-    remove = clearing.remove
+    remove = job_folders.remove
 
     def slow(path: Path) -> None:
         removing.set()

@@ -9,10 +9,10 @@ import pytest
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus
 from federator_agent.core import events as ev
-from federator_agent.kube import commands, preparing
+from federator_agent.kube import commands, preparation
 from federator_agent.kube.api import Api, TooOld
+from federator_agent.kube.informer import Informer
 from federator_agent.kube.objects import Pod
-from federator_agent.kube.watching import Mirror
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 from tests.contract.runtimes import factories_kube
 from tests.contract.runtimes.world import RuntimeWorld
@@ -165,7 +165,7 @@ async def test_a_gang_that_does_not_fit_is_refused_with_the_schedulers_words_and
 async def test_an_image_that_cannot_be_had_is_the_cause(
     world: RuntimeWorld, monkeypatch: pytest.MonkeyPatch, image: str, words: str
 ) -> None:
-    monkeypatch.setattr(preparing, "IMAGE_PATIENCE_S", 0.5)
+    monkeypatch.setattr(preparation, "IMAGE_PATIENCE_S", 0.5)
     world.site = tight(image=image)
     await world.restart()
     spec = world.spec("true")
@@ -178,7 +178,7 @@ async def test_an_image_that_cannot_be_had_is_the_cause(
 async def test_a_side_image_that_cannot_be_had_is_the_sites_fault(
     world: RuntimeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "IMAGE_PATIENCE_S", 0.5)
+    monkeypatch.setattr(preparation, "IMAGE_PATIENCE_S", 0.5)
     world.site = tight(side_image="localhost:1/none:1")
     await world.restart()
     spec = world.spec("true")
@@ -285,7 +285,7 @@ async def test_a_watch_that_is_too_old_lists_again(own: Bed) -> None:
     own.cluster.start_api_server()
     await asyncio.to_thread(own.cluster.wait_ready)
     api = Api(factories_kube.settings())
-    mirror: Mirror[Pod, Pod] = Mirror(
+    mirror: Informer[Pod, Pod] = Informer(
         api, PODS, Pod, lambda pod: (pod.metadata.name, pod), lambda _name, _pod: None
     )
     with pytest.raises(TooOld):

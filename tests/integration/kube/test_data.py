@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import Checkpoint, Input
 from federator.model.placements import Cause
-from federator_agent.kube.pushing import UNKNOWN
+from federator_agent.kube.checkpoint_push import UNKNOWN
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.kube.security import NOBODY
 from federator_agent.kube.settings import KubeData, KubeVolume

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from federator import oidc
 from federator.api.server import build_app
-from federator.control.governing.signing_in import SignIn
+from federator.control.administration.sign_in import SignIn
 from federator.oidc import OidcKeys
 from federator.settings import OidcSettings
 from federator.wire.sign_in import Credential

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from federator_agent import owning
+from federator_agent import ownership
 from federator_agent.slurm.checks import check
 from federator_agent.slurm.settings import Account, SlurmSettings
 from federator_agent.spool import Spool
@@ -33,7 +33,7 @@ async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:
 
 async def test_a_directory_of_another_agents(east: Slurm, tmp_path: Path) -> None:
     state = Spool(tmp_path / "state").directory
-    owning.claim(tmp_path, state, "here", "$.slurm.shared_dir")
+    ownership.claim(tmp_path, state, "here", "$.slurm.shared_dir")
     settings = SlurmSettings(shared_dir=tmp_path, conf=east.configuration)
     environment = {"PATH": east.environment["PATH"]}
     [wrong] = _wrong(await check(settings, environment, tmp_path / "another"))

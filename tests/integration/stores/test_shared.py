@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from federator.app import adopt_store
+from federator.control.maintenance.reconciliation import FLAG
 from federator.control.record.leadership import ALIVE_KEY
-from federator.control.upkeep.reconciling import FLAG
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, Invalid, NotFound, Unavailable
 from federator.ports import Put, Transaction

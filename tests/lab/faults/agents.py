@@ -16,7 +16,7 @@ from federator.model.sites import SiteReport
 from federator.wire import link
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.lending import Site
+from federator_agent.core.lent_capacity import Site
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
 from tests.lab.faults.dispatchers import Dispatcher

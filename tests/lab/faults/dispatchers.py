@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable
 
 from federator.assembly import Core, assemble
-from federator.control.governing.admission import Admission
-from federator.control.governing.desk import Compiled
+from federator.control.administration.admission import Admission
+from federator.control.administration.policy_service import Compiled
+from federator.control.leases.executor import UserData
 from federator.control.record.leadership import LedProvider, Reign
-from federator.control.renting.executor import UserData
 from federator.kernel.errors import Transient, Unavailable
 from federator.kernel.ids import IdSource
 from federator.model.capacity import Lease

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from federator.model.jobs import JobSpec
-from federator_agent.core.lending import HostPool, Slot
+from federator_agent.core.lent_capacity import HostPool, Slot
 from federator_agent.core.state import Change, Record
 from tests.lab.faults.clocks import MachineClock
 from tests.lab.faults.plan import HostPlan

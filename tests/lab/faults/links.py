@@ -8,7 +8,7 @@ from typing import Protocol
 from federator.kernel.errors import FederatorError, Permanent, Transient
 from federator.wire import link
 from federator_agent.core import events as ev
-from federator_agent.dialling import DIALLING
+from federator_agent.dialer import DIALLING
 from tests.lab.faults.dispatchers import Dispatcher
 from tests.lab.faults.greeting import greet, hello_of
 from tests.lab.faults.hosts import Host

@@ -6,9 +6,9 @@ from federator.model.capacity import Shape
 from federator.model.placements import PlacementReport, PlacementStatus
 from federator.model.sites import SiteReport
 from federator.wire import link
+from federator_agent.core.capacity_report import site_report
 from federator_agent.core.events import Now
-from federator_agent.core.lending import HostPool
-from federator_agent.core.reporting import site_report
+from federator_agent.core.lent_capacity import HostPool
 from federator_agent.core.state import State
 
 

@@ -1,7 +1,7 @@
 """The processes of a job as they really are, whatever anybody believes."""
 
 from federator.model.jobs import JobSpec
-from federator_agent.core.lending import HostPool, Slot
+from federator_agent.core.lent_capacity import HostPool, Slot
 from federator_agent.core.state import Record
 from tests.lab.faults.plan import HostPlan
 

@@ -63,7 +63,9 @@ class World:
             self.start_dispatcher(dispatcher)
         leader = await settled(self.dispatchers)
         verdict = await self.network.ask(
-            "user", leader, lambda: leader.serving().desk.apply(ROOT, policies(self.plan), "the plan's")
+            "user",
+            leader,
+            lambda: leader.serving().policy_service.apply(ROOT, policies(self.plan), "the plan's"),
         )
         assert not verdict.problems, verdict.problems
         await self.network.ask("user", leader, partial(self._know_sites, leader))

@@ -180,7 +180,7 @@ class Federation(RuleBasedStateMachine):
 
     @rule(on=st.booleans())
     def pause(self, on: bool) -> None:
-        self.do(self.world.core.desk.pause_burst(ADMIN, on=on))
+        self.do(self.world.core.policy_service.pause_burst(ADMIN, on=on))
 
     @rule()
     def restart(self) -> None:

@@ -155,7 +155,7 @@ class Gangs(RuleBasedStateMachine):
         self._hear(self._living(choice))
 
     def _hear(self, host: Host) -> None:
-        board, records = self.world.core.hub.board, self.world.core.records
+        board, records = self.world.core.hub.desired, self.world.core.records
         wanted = {
             name: board.entry(placement, host.name)
             for name, placement in records.open_placements.items()

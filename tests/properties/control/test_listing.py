@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.control.governing.authority import Authority
-from federator.control.governing.visibility import Sight
+from federator.control.administration.authority import Authority
+from federator.control.administration.visibility import Sight
+from federator.control.queries.job_lists import Wanted, listed
 from federator.control.record.records import Changes, Records, Spec
-from federator.control.showing.listing import Wanted, listed
 from federator.kernel.clock import ManualClock
 from federator.kernel.ids import content_hash
 from federator.model.capacity import Market

@@ -91,13 +91,13 @@ class Story:
         self.world = await make_world(store=self.store, clock=self.clock)
 
     async def _end_runs(self) -> None:
-        scribe = self.world.core.series_runs.scribe
+        event_writer = self.world.core.series_runs.event_writer
         for job in self.runs():
             if not job.terminal:
 
                 def compute(job: Job = job) -> Changes:
                     changes = Changes()
-                    scribe.job(changes, job, "cancel", "over")
+                    event_writer.job(changes, job, "cancel", "over")
                     return changes
 
                 await self.world.core.records.transact(compute)

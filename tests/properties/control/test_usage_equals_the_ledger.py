@@ -8,7 +8,7 @@ from functools import partial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.control.showing.usage_report import UsageSums, add_lines, whole_cents
+from federator.control.queries.usage_report import UsageSums, add_lines, whole_cents
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.wire.usage import KEYS, Key, UsageRow
 from tests.support.examples import examples

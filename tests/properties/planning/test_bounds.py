@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from federator.model.snapshot import Problem
 from federator.planning.linear import columns as cut
-from federator.planning.linear.columns import Columns, Kind
+from federator.planning.linear.columns import ColumnKind, Columns
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving import certify, column_generation, parts
@@ -132,7 +132,7 @@ def _plans(table: Columns) -> Iterator[float]:
         choices += [mine] * len(members)
     if prod(map(len, choices)) > MOST_PLANS:
         return
-    slack = np.flatnonzero(table.kind == Kind.SLACK)
+    slack = np.flatnonzero(table.kind == ColumnKind.SLACK)
     for picks in product(*choices):
         values = np.bincount(np.array(picks, dtype=np.int64), minlength=len(table.cost)).astype(np.float64)
         for row in table.rows:

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 
 from federator.model.snapshot import Problem
 from federator.planning.linear import columns as cut
-from federator.planning.linear.columns import Columns, Kind
-from federator.planning.places.yard import need_of
+from federator.planning.linear.columns import ColumnKind, Columns
+from federator.planning.places.host_sets import need_of
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS_H
 from federator.planning.world.prices import cost
@@ -37,16 +37,16 @@ def test_a_start_costs_what_prices_say_and_takes_its_gpu_hours(problem: Problem)
     evaluator = Evaluator(World(problem))
     world, table = evaluator.world, cut.build(evaluator)
     for column, kind in enumerate(table.kind):
-        if kind != Kind.NOW:
+        if kind != ColumnKind.NOW:
             continue
         place = int(table.place[column])
         job = world.as_form(table.classes[table.klass[column]][0], place)
-        at, lot = world.places[place], world.lot(place)
-        until = lot.releases[-1].at if at.rented and lot.releases else 0.0
+        at, host_set = world.places[place], world.host_set(place)
+        until = host_set.releases[-1].at if at.rented and host_set.releases else 0.0
         assert table.cost[column] == pytest.approx(
             cost(world.book, job, at, world.now, committed_until=until).total, rel=1e-9
         )
-        assert lot.fits(need_of(job), job.nodes)
+        assert host_set.fits(need_of(job), job.nodes)
         # The longest of these runs ends long before the last bucket does. Shared GPUs are counted in thousandths.
         assert _gpu_h(table, column) == pytest.approx(job.nodes * job.gpus * at.run_s(job) / 3600.0)
 
@@ -62,16 +62,16 @@ def test_there_is_a_start_now_wherever_one_fits_and_later_ones_only_once_hosts_a
     for klass, members in enumerate(table.classes):
         for place in world.open_to(members[0]):
             job = world.as_form(members[0], place)
-            at, lot = world.places[place], world.lot(place)
+            at, host_set = world.places[place], world.host_set(place)
             if at.offer is not None or at.rented:
                 continue
-            fits = lot.fits(need_of(job), job.nodes) and (job.not_before_at or 0.0) <= world.now
-            assert ((klass, place, Kind.NOW) in found) == fits
+            fits = host_set.fits(need_of(job), job.nodes) and (job.not_before_at or 0.0) <= world.now
+            assert ((klass, place, ColumnKind.NOW) in found) == fits
             later = sum(
-                table.kind[c] == Kind.FUTURE and table.klass[c] == klass and table.place[c] == place
+                table.kind[c] == ColumnKind.FUTURE and table.klass[c] == klass and table.place[c] == place
                 for c in range(len(table.kind))
             )
-            earliest = lot.earliest(need_of(job), job.nodes)
+            earliest = host_set.earliest(need_of(job), job.nodes)
             if earliest is None:
                 assert later == 0
             else:

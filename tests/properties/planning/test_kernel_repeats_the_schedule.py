@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from federator.model.rules import GuaranteeRow, Opening, PoolSelector, Window
 from federator.model.snapshot import Problem
-from federator.planning.scheduling import carried
+from federator.planning.scheduling import list_schedule
 from federator.planning.scheduling.bookings import Booking
-from federator.planning.scheduling.carried import at_home, starts_now
+from federator.planning.scheduling.list_schedule import at_home, starts_now
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
@@ -81,7 +81,7 @@ def test_what_starts_now(problem: Problem) -> None:
 @given(problem=worlds_at_random(most_jobs=12), looks=st.booleans())
 def test_beyond_the_limits_of_work(limit: int, problem: Problem, looks: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(carried, "LOOKS" if looks else "ATTEMPTS", limit)
+        patch.setattr(list_schedule, "LOOKS" if looks else "ATTEMPTS", limit)
         _agree(Evaluator(World(problem)), {})
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 
 from federator.model.snapshot import Problem
-from federator.planning.renting.case import Case
+from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.permits import only_deadlines
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
@@ -23,7 +23,7 @@ def test_no_place_has_a_case(problem: Problem) -> None:
     world, bursting = evaluator.world, evaluator.bursting
     for job in world.jobs:
         rented = (*world.leases(job), *world.offers(job))
-        cases = [case for place in rented if isinstance(case := bursting.case(job, place), Case)]
+        cases = [case for place in rented if isinstance(case := bursting.case(job, place), BurstCandidate)]
         event(f"{len(cases)} cases, {'no need' if bursting.no_need(job) else 'a need'}")
         assert not (cases and bursting.no_need(job))
         assert {case.place for case in bursting.cases(job)} == {

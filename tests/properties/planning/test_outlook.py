@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.world import window
-from federator.planning.world.outlook import NOTHING, Expected, Plan, expected
+from federator.planning.world.outlook import NOTHING, OutlookArrays, Plan, expected
 from federator.planning.world.window import Window, choose
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
@@ -46,7 +46,7 @@ def crowds(draw: st.DrawFn) -> list[JobView]:
     return jobs
 
 
-def an_outlook(jobs: list[JobView]) -> tuple[Outlook, Expected]:
+def an_outlook(jobs: list[JobView]) -> tuple[Outlook, OutlookArrays]:
     """What is expected of the line; classes are known by the numbers that `a_line` gives them."""
     words = a_line(jobs).klass
     heads = [jobs[int(np.argmax(words == word))] for word in np.unique(words)]
@@ -56,7 +56,7 @@ def an_outlook(jobs: list[JobView]) -> tuple[Outlook, Expected]:
     return found, expected(found, np.unique(words).tolist())
 
 
-def chosen(jobs: list[JobView], known: Expected | None) -> Window:
+def chosen(jobs: list[JobView], known: OutlookArrays | None) -> Window:
     """The window that a plan chooses; without one, that of the published order."""
     return choose(a_line(jobs), POOLS, (), NOW, known=known)
 
@@ -79,7 +79,7 @@ def test_every_job_is_expected_once_at_most_and_the_same_line_has_the_same_outlo
 def test_what_the_plan_starts_now_is_in_the_window(jobs: list[JobView]) -> None:
     found, known = an_outlook(jobs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window, "is_small", lambda _line, _glances: False)
+        patch.setattr(window, "is_small", lambda _line, _evaluations: False)
         inside = chosen(jobs, known)
     klass = a_line(jobs).klass
     seen = Counter(klass[inside.chosen].tolist())
@@ -111,7 +111,7 @@ def test_the_first_in_order_is_inside_whatever_the_plan_says_and_limits_hold(
 ) -> None:
     _, known = an_outlook(jobs)
     with pytest.MonkeyPatch.context() as patch:
-        tight(patch, jobs=most, glances=200)
+        tight(patch, jobs=most, evaluations=200)
         inside = chosen(jobs, known)
     classes = len(np.unique(a_line(jobs).klass[inside.chosen]))
     assert len(inside.chosen) <= most
@@ -125,7 +125,7 @@ def test_what_has_come_since_is_seen_and_what_has_started_is_not_counted() -> No
     urgent = a_job("new", run_s=HOUR / 3, deadline_at=NOW + HOUR / 2, value_usd=50.0)
     later = [*jobs[30:], urgent]
     with pytest.MonkeyPatch.context() as patch:
-        tight(patch, jobs=20, glances=400)
+        tight(patch, jobs=20, evaluations=400)
         inside = chosen(later, known)
     assert [later[n].id for n in inside.chosen].count("new") == 1
     outside = sum(each.used for each in inside.told.outside.values())
@@ -135,7 +135,7 @@ def test_what_has_come_since_is_seen_and_what_has_started_is_not_counted() -> No
 def test_without_a_plan_the_window_is_that_of_the_published_order() -> None:
     jobs = [a_job(f"job-{n:02d}", run_s=HOUR + n % 7) for n in range(40)]
     with pytest.MonkeyPatch.context() as patch:
-        tight(patch, jobs=12, glances=60)
+        tight(patch, jobs=12, evaluations=60)
         plain = chosen(jobs, None)
     assert plain.told == NOTHING
 
@@ -153,7 +153,7 @@ def test_a_decision_of_such_a_window_repeats_itself_from_what_is_recorded() -> N
     jobs = [a_job(f"job-{n:02d}", run_s=HOUR * (1 + n % 3), priority=50 + n % 4) for n in range(40)]
     _, known = an_outlook(jobs)
     with pytest.MonkeyPatch.context() as patch:
-        tight(patch, jobs=16, glances=100)
+        tight(patch, jobs=16, evaluations=100)
         inside = chosen(jobs, known)
     views = [replace(jobs[n], behind_s=float(inside.behind_s[n])) for n in inside.chosen]
     problem: Problem = replace(a_world(views, POOLS), outside=inside.told.outside)

@@ -9,7 +9,7 @@ from federator.model.plans import Place, Preempt, Severity
 from federator.model.snapshot import BusyView, JobView, Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.plans.resizing import LEAST_RUN_S
+from federator.planning.plans.resizes import LEAST_RUN_S
 from tests.support.examples import examples
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, busy
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from federator.model.plans import Plan, Waiting
 from federator.model.snapshot import Problem
-from federator.planning.explaining.changes import apply
-from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explanations.changes import apply
+from federator.planning.explanations.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
 from federator.solving.decide import decide
 from tests.bench.solver.instances import Instance, Parameters

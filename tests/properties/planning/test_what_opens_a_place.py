@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from federator.model.rejections import Rejected
 from federator.model.snapshot import JobView, Problem
-from federator.planning.explaining import remedies
-from federator.planning.explaining.changes import apply
-from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explanations import remedies
+from federator.planning.explanations.changes import apply
+from federator.planning.explanations.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.rules.feasibility import FILTERS
 from federator.planning.world.problem import World

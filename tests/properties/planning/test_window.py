@@ -17,7 +17,7 @@ from federator.model.rules import GuaranteeRow, QueueTerms, Rule
 from federator.model.snapshot import BusyView, JobView, PoolView, Problem, Snapshot
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.world import window
-from federator.planning.world.line import Eligible, Form, Kind, Kinds, Line
+from federator.planning.world.line import Eligible, JobKind, Kinds, Line, LineForm
 from federator.planning.world.problem import World
 from federator.planning.world.window import Window, choose
 from tests.support.examples import examples
@@ -28,7 +28,7 @@ def a_line(jobs: Sequence[JobView]) -> Line:
     """The columns of these jobs."""
     kinds = Kinds()
     numbers = [
-        kinds.number(Kind(job.queue, tuple(_form(job.as_form(n)) for n in range(1 + len(job.forms)))))
+        kinds.number(JobKind(job.queue, tuple(_form(job.as_form(n)) for n in range(1 + len(job.forms)))))
         for job in jobs
     ]
     world = World(Problem(snapshot=Snapshot(taken_at=NOW, incarnation="i", revision=1, jobs=tuple(jobs))))
@@ -48,9 +48,9 @@ def a_line(jobs: Sequence[JobView]) -> Line:
     )
 
 
-def _form(job: JobView) -> Form:
+def _form(job: JobView) -> LineForm:
     eligible = Eligible(job.models if job.gpus else (), job.sites, job.not_sites, job.kinds)
-    return Form(eligible, job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
+    return LineForm(eligible, job.nodes, job.gpus, job.cpus_milli, job.memory_mib)
 
 
 def seen(jobs: Sequence[JobView], pools: Sequence[PoolView], rules: Sequence[Rule] = ()) -> list[JobView]:
@@ -68,10 +68,10 @@ def started(jobs: Sequence[JobView], pools: Sequence[PoolView], rules: Sequence[
     return {action.job: action.site for action in plan.actions if isinstance(action, Place)}
 
 
-def tight(monkeypatch: pytest.MonkeyPatch, *, jobs: int, glances: int, margin: int = 1) -> None:
+def tight(monkeypatch: pytest.MonkeyPatch, *, jobs: int, evaluations: int, margin: int = 1) -> None:
     """Limits that a few jobs pass."""
     monkeypatch.setattr(window, "MOST_JOBS", jobs)
-    monkeypatch.setattr(window, "GLANCES", glances)
+    monkeypatch.setattr(window, "EVALUATIONS", evaluations)
     monkeypatch.setattr(window, "MARGIN", margin)
 
 
@@ -134,7 +134,7 @@ def test_one_of_each_class_more_than_could_start_is_enough(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "MARGIN", 1)
-        patch.setattr(window, "is_small", lambda _line, _glances: False)
+        patch.setattr(window, "is_small", lambda _line, _evaluations: False)
         inside = seen(jobs, pools)
     assert started(inside, pools) == started(jobs, pools)
 
@@ -148,7 +148,7 @@ def test_turn_by_turn_a_tight_window_leaves_nothing_idle(jobs: list[JobView], po
     """
     waiting, free = list(jobs), list(pools)
     with pytest.MonkeyPatch.context() as patch:
-        tight(patch, jobs=12, glances=60)
+        tight(patch, jobs=12, evaluations=60)
         for _ in range(len(jobs) + 1):
             inside = seen(waiting, free)
             assert len(inside) <= 12
@@ -183,16 +183,16 @@ def _without(pool: PoolView, jobs: Sequence[JobView]) -> PoolView:
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(jobs=lines(), pools=fleets(), most=st.integers(10, 30), glances=st.integers(40, 200))
+@given(jobs=lines(), pools=fleets(), most=st.integers(10, 30), evaluations=st.integers(40, 200))
 def test_the_limits_hold_and_the_first_in_order_is_inside(
-    jobs: list[JobView], pools: list[PoolView], most: int, glances: int
+    jobs: list[JobView], pools: list[PoolView], most: int, evaluations: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        tight(patch, jobs=most, glances=glances)
+        tight(patch, jobs=most, evaluations=evaluations)
         inside = seen(jobs, pools)
     classes = len(np.unique(a_line(inside).klass))
     assert len(inside) <= most
-    assert len(inside) * classes <= glances
+    assert len(inside) * classes <= evaluations
     world = World(Problem(snapshot=Snapshot(taken_at=NOW, incarnation="i", revision=1, jobs=tuple(jobs))))
     assert world.jobs[0].id in {job.id for job in inside}
 
@@ -230,7 +230,7 @@ def test_its_order_is_the_published_one(
     ]
     pools = [a_pool("home", model="A100"), a_pool("lab", model="H100")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window, "is_small", lambda _line, _glances: False)
+        patch.setattr(window, "is_small", lambda _line, _evaluations: False)
         found = choose(a_line(jobs), pools, rules, NOW)
     snapshot = Snapshot(
         taken_at=NOW, incarnation="i", revision=1, jobs=tuple(jobs), pools=tuple(pools), rules=rules
@@ -249,7 +249,7 @@ def test_a_short_line_is_seen_whole() -> None:
 def test_a_deadline_far_back_in_the_line_is_seen_and_knows_what_is_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tight(monkeypatch, jobs=20, glances=100)
+    tight(monkeypatch, jobs=20, evaluations=100)
     ahead = [a_job(f"job-{number:03d}", priority=90, run_s=HOUR) for number in range(400)]
     late = a_job("job-999", priority=20, deadline_at=NOW + 10 * HOUR)
     inside = {job.id: job for job in seen([*ahead, late], [a_pool()])}
@@ -269,7 +269,7 @@ def test_a_deadline_far_back_in_the_line_is_seen_and_knows_what_is_before_it(
 
 
 def test_one_queue_does_not_hide_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    tight(monkeypatch, jobs=20, glances=100)
+    tight(monkeypatch, jobs=20, evaluations=100)
     crowd = [a_job(f"job-{n:03d}", queue="loud", priority=90, run_s=60.0 + n) for n in range(300)]
     quiet = a_job("job-999", queue="quiet", priority=1)
     assert "job-999" in {job.id for job in seen([*crowd, quiet], [a_pool(free=())])}
@@ -277,7 +277,7 @@ def test_one_queue_does_not_hide_another(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_could_start_in_another_of_its_forms_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody but these fits, and a fifth of a window is for what does."""
-    tight(monkeypatch, jobs=20, glances=200)
+    tight(monkeypatch, jobs=20, evaluations=200)
     crowd = [a_job(f"job-{n:03d}", gpus=8, priority=90, run_s=60.0 + n) for n in range(40)]
     narrow = [a_job(f"narrow-{n}", gpus=8, forms=(_of(1, 1, "A100"),), priority=20) for n in range(20)]
     inside = seen([*crowd, *narrow], [a_pool()])
@@ -285,7 +285,7 @@ def test_what_could_start_in_another_of_its_forms_is_seen(monkeypatch: pytest.Mo
 
 
 def test_work_that_uses_other_places_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    tight(monkeypatch, jobs=20, glances=100)
+    tight(monkeypatch, jobs=20, evaluations=100)
     crowd = [a_job(f"job-{n:03d}", models=("H100",), priority=90) for n in range(300)]
     other = a_job("job-999", models=("A100",), priority=1)
     pools = [a_pool("home", model="A100"), a_pool("lab", model="H100")]
@@ -307,6 +307,6 @@ def test_a_job_whose_queue_limits_its_wait_is_seen_however_long_the_line_is(
     jobs.append(a_job("job-tail", queue="tries/mine", submitted_at=NOW - 60.0, run_s=HOUR))
     rule = QueueTerms(policy="Queue/tries", queue="tries/mine", max_wait_s=600.0)
     full = [a_pool(nodes=1, free=(Shape(0, 64_000, 262_144, 1),))]
-    tight(monkeypatch, jobs=5, glances=20)
+    tight(monkeypatch, jobs=5, evaluations=20)
     assert "job-tail" in {job.id for job in seen(jobs, full, [rule])}
     assert "job-tail" not in {job.id for job in seen(jobs, full)}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from federator.kernel.errors import FederatorError
 from federator.model.plans import Severity
 from federator.model.snapshot import Problem
-from federator.solving.judging import judge
 from federator.solving.offline import run
+from federator.solving.plan_check import judge
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
 from tests.support.examples import examples
 from tests.support.worlds import worlds_at_random

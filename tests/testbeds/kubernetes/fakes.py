@@ -17,11 +17,11 @@ from aiohttp import web
 
 from federator_agent.kube import commands
 from federator_agent.kube.api import Api
+from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN, SIDE
 from federator_agent.kube.objects import Pod
 from federator_agent.kube.pods import MERGE
 from federator_agent.kube.settings import KubeSettings
-from federator_agent.kube.watching import Mirror
 from tests.testbeds.etcd import DIE_WITH_US
 from tests.testbeds.kubernetes.cluster import Admin
 
@@ -75,7 +75,7 @@ class FakeKubelet:
         self._over: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        self._pods: Mirror[Pod, Pod] = Mirror(
+        self._pods: Informer[Pod, Pod] = Informer(
             self._api, "/api/v1/pods", Pod, lambda pod: (pod.metadata.name, pod), self._changed
         )
 

@@ -8,7 +8,7 @@ from federator.kernel.errors import Invalid
 from federator.model.sites import SiteKind
 from federator_agent import config
 from federator_agent.config import USER_DATA_VARIABLE, AgentSettings
-from federator_agent.core.lending import Hours
+from federator_agent.core.lent_capacity import Hours
 from federator_agent.site_file import SiteFile, UserData
 
 FULL = """

@@ -9,9 +9,9 @@ from federator.model.jobs import Accelerators, JobSpec, Resources, cuts_of
 from federator.model.placements import PlacementStatus
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
+from federator_agent.core.capacity_report import site_report
 from federator_agent.core.events import Now
-from federator_agent.core.lending import Host, HostPool, Lending, Seen, Site
-from federator_agent.core.reporting import site_report
+from federator_agent.core.lent_capacity import Host, HostPool, Lending, Seen, Site
 from tests.unit.agent.worlds import World, entry, only, spec
 
 SHARDS = HostPool(

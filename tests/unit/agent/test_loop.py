@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from federator.kernel.way import Way
+from federator.kernel.route import Way
 from federator_agent import loop
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev

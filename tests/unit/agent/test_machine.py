@@ -3,7 +3,7 @@
 from federator.model.placements import Cause, Order, PlacementStatus
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.lending import Hours
+from federator_agent.core.lent_capacity import Hours
 from federator_agent.core.machine import next_wake_boot_s
 from tests.unit.agent.worlds import World, entry, lending, only, spec, spec_hash
 

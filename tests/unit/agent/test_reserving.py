@@ -3,7 +3,7 @@
 from federator.model.placements import Order, PlacementStatus
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.admitting import RESERVE_FOR_S
+from federator_agent.core.admission import RESERVE_FOR_S
 from federator_agent.core.machine import next_wake_boot_s
 from tests.unit.agent.worlds import World, entry, only, spec
 

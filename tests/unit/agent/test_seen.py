@@ -9,7 +9,7 @@ from federator.model.placements import Cause, Order, PlacementStatus
 from federator.model.sites import LocalWork, SiteReport
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.lending import Host, Lending, Seen, Site
+from federator_agent.core.lent_capacity import Host, Lending, Seen, Site
 from tests.unit.agent.worlds import POOL, World, entry, only, spec
 
 JOB = spec(gpus=4)

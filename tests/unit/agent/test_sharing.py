@@ -9,9 +9,9 @@ from federator.model.placements import PlacementStatus
 from federator.model.sites import AilingGpu, GpuPart, SiteReport
 from federator_agent import config
 from federator_agent.core import events as ev
+from federator_agent.core.capacity_report import site_report
 from federator_agent.core.events import Now
-from federator_agent.core.lending import Lending, Site
-from federator_agent.core.reporting import site_report
+from federator_agent.core.lent_capacity import Lending, Site
 from federator_agent.environment import device_environment
 from federator_agent.local.devices import assigned
 from federator_agent.nvml import Gpu

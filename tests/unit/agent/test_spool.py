@@ -7,7 +7,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator_agent import spool as spool_module
-from federator_agent.core.lending import Site
+from federator_agent.core.lent_capacity import Site
 from federator_agent.core.state import (
     DesiredChange,
     FactsChange,

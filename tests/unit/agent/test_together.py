@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import JobSpec, PlacementConstraints
 from federator.model.placements import PlacementStatus
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.kube import manifests
 from federator_agent.kube.capacity import PLACEMENT_LABEL, PoolPlace

@@ -11,9 +11,9 @@ from federator.model.sites import SiteReport
 from federator.wire.link import Desired, desired_digest
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.lending import HostPool, Lending, Site
+from federator_agent.core.capacity_report import site_report, unchanged
+from federator_agent.core.lent_capacity import HostPool, Lending, Site
 from federator_agent.core.machine import step
-from federator_agent.core.reporting import site_report, unchanged
 from federator_agent.core.state import Change, State, restore
 
 POOL = HostPool(

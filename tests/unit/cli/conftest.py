@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from federator.cli import running, session
+from federator.cli import run, session
 from federator.cli.app import run_command
 from federator.client import jobs as client_jobs
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
@@ -26,14 +26,14 @@ Command = Callable[..., Ran]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeDispatcher]:
     """A running dispatcher, which the environment names; nothing of this machine's own settings is seen."""
-    with fake_dispatcher() as running:
+    with fake_dispatcher() as dispatcher:
         monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.setenv("FEDERATOR_SERVER", running.url)
+        monkeypatch.setenv("FEDERATOR_SERVER", dispatcher.url)
         monkeypatch.setenv("FEDERATOR_TOKEN", "secret")
         for name in ("XDG_CONFIG_HOME", "FEDERATOR_STATE_DIR"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(session, "PATIENCE_S", 0.0)
-        yield running
+        yield dispatcher
 
 
 @pytest.fixture
@@ -52,4 +52,4 @@ def federator(capsysbinary: pytest.CaptureFixture[bytes]) -> Command:
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often: no test waits for real time."""
     monkeypatch.setattr(client_jobs, "POLL_S", 0.01)
-    monkeypatch.setattr(running, "LAST_OUTPUT_S", 1.0)
+    monkeypatch.setattr(run, "LAST_OUTPUT_S", 1.0)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from federator.cli.columns import job_columns, lease_columns, pool_columns
-from federator.cli.explaining import drawn
+from federator.cli.explain import drawn
 from federator.cli.layout import table
 from federator.cli.money_columns import budget_columns
 from federator.model.capacity import Market, Pool, Shape

@@ -13,8 +13,7 @@ from federator.model.identity import Scope
 from federator.model.outlook import Proof
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
-from federator.wire.decisions import DecisionRow
-from federator.wire.governing import (
+from federator.wire.administration import (
     BurstPolicyRow,
     BurstStatus,
     DocumentChange,
@@ -22,6 +21,7 @@ from federator.wire.governing import (
     PolicyVerdict,
     ProposalRow,
 )
+from federator.wire.decisions import DecisionRow
 from federator.wire.http import (
     BudgetRow,
     LeaseRow,

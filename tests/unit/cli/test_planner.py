@@ -12,7 +12,7 @@ from federator import app
 from federator.cli import planner, serve
 from federator.kernel.errors import Unavailable
 from federator.planning import kernels
-from federator.planning.kernels import shelf
+from federator.planning.kernels import cache
 from tests import bench
 from tests.bench import solver as solver_bench
 from tests.lab import table
@@ -24,7 +24,7 @@ PLAN = (
     "federator.simulation.contrast",
     "federator.simulation.study",
     "federator.solving.decide",
-    "federator.solving.judging",
+    "federator.solving.plan_check",
     "federator.solving.offline",
 )
 """What a verb imports that plans, or starts what plans."""
@@ -41,7 +41,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_who_waits_for_the_compiler_is_told(
     prepared: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shelf, "done", lambda: False)
+    monkeypatch.setattr(cache, "done", lambda: False)
     planner.ready_planner()
     begins, ends = capsys.readouterr().err.splitlines()
     assert begins == (
@@ -54,14 +54,14 @@ def test_who_waits_for_the_compiler_is_told(
 def test_what_is_compiled_is_loaded_without_a_word(
     prepared: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shelf, "done", lambda: True)
+    monkeypatch.setattr(cache, "done", lambda: True)
     planner.ready_planner()
     assert prepared == ["planner"]
     assert capsys.readouterr() == ("", "")
 
 
 def test_without_it_nothing_begins_and_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "done", lambda: True)
+    monkeypatch.setattr(cache, "done", lambda: True)
     monkeypatch.setattr(kernels, "_known", [])
     monkeypatch.setattr(kernels, "prepare", lambda: False)
     monkeypatch.setattr(kernels, "trouble", lambda: "no numba")

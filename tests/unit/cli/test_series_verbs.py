@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from federator.cli.series import MOST_BELOW, begun, show_below
-from federator.model.series import Note, Recurrence
+from federator.model.series import Recurrence, SeriesNote
 from federator.wire.http import JobPage, Problem, SeriesDetail, SeriesRow, SubmitResult, Submitted
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.answers import NOW, row
@@ -29,7 +29,9 @@ SERIES = SeriesRow(
 DETAIL = SeriesDetail(
     series=SERIES,
     every=Recurrence(interval_s=21600.0),
-    notes=(Note(NOW - 60.0, "the run due at 2025-10-09 08:53:20 UTC is skipped: nightly-2 is not over"),),
+    notes=(
+        SeriesNote(NOW - 60.0, "the run due at 2025-10-09 08:53:20 UTC is skipped: nightly-2 is not over"),
+    ),
 )
 
 

@@ -13,7 +13,7 @@ from federator.client.blocking import BlockingTransport
 from federator.client.pooled import PooledTransport
 from federator.kernel import errors
 from federator.retry import Backoff
-from federator.wire.governing import PolicyVerdict
+from federator.wire.administration import PolicyVerdict
 from federator.wire.http import Problem
 from tests.support.fake_dispatcher import FakeDispatcher, fake_dispatcher
 

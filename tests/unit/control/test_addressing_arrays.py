@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.control.submitting.reruns import request_again
+from federator.control.submission.reruns import request_again
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.jobs import Job, JobStatus
 from federator.wire.http import JobRow

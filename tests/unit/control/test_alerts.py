@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.showing.alerts import Alerts
+from federator.control.queries.alerts import Alerts
 from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus
 from federator.model.events import Alert, AlertKind, LedgerKind
@@ -26,7 +26,7 @@ spec: {when: {mode: always%s}}
 ---
 apiVersion: federator/v1
 kind: Budget
-metadata: {name: purse}
+metadata: {name: lease_budget}
 spec: {usd: {per_day: 100}, alerts: [25%%, 50%%, 90%%]}
 """
 JOB: dict[str, Any] = {"resources": {"gpus": 8}, "estimate": "1h"}
@@ -57,7 +57,7 @@ def alerts_of(world: World, box: Box) -> Alerts:
     core = world.core
     return Alerts(
         records=core.records,
-        scribe=core.turn.scribe,
+        event_writer=core.turn.event_writer,
         turn=core.turn,
         settings=AlertSettings(),
         chain=core.chain,
@@ -76,12 +76,14 @@ async def test_a_budget_that_crosses_a_level_is_told_once() -> None:
     for _ in range(3):
         await alerts.look()
     (alert,) = box.taken
-    assert (alert.kind, alert.policy) == (AlertKind.BUDGET, "Budget/purse")
-    assert alert.text.startswith("Budget/purse: 53% of the 100.00 USD of this day are used (0.00 spent, ")
-    assert METRICS.value("federator_alerts_total", kind="budget") == before + 1
-    assert METRICS.value("federator_budget_used_ratio", policy="Budget/purse", period="day", share="") == (
-        pytest.approx(0.53, abs=0.01)
+    assert (alert.kind, alert.policy) == (AlertKind.BUDGET, "Budget/lease_budget")
+    assert alert.text.startswith(
+        "Budget/lease_budget: 53% of the 100.00 USD of this day are used (0.00 spent, "
     )
+    assert METRICS.value("federator_alerts_total", kind="budget") == before + 1
+    assert METRICS.value(
+        "federator_budget_used_ratio", policy="Budget/lease_budget", period="day", share=""
+    ) == (pytest.approx(0.53, abs=0.01))
     lines = [e.what for e in await world.core.views.ledger() if e.kind is LedgerKind.ACT]
     assert [line for line in lines if line.startswith("alert: ")] == [f"alert: {alert.text}"]
 
@@ -98,7 +100,7 @@ async def test_the_next_period_tells_anew() -> None:
 
 async def test_a_deadline_at_risk_is_on_the_jobs_timeline() -> None:
     world, alerts, box = await a_world()
-    await world.core.desk.pause_burst(ADMIN, on=True)
+    await world.core.policy_service.pause_burst(ADMIN, on=True)
     job = await world.submit(**JOB, finish_within="2h")
     await world.core.turn.once()
     await alerts.look()

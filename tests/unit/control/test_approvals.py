@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.renting.proposals import approve, wanted_usd
+from federator.control.leases.proposals import approve, wanted_usd
 from federator.kernel.errors import Forbidden, NotFound
 from federator.model.jobs import JobStatus
 from federator.model.plans import ProposalKind
@@ -79,7 +79,9 @@ async def test_what_is_over_the_amount_waits_until_it_is_approved() -> None:
     assert any(f"federator burst approve {job}" in site.change for site in explanation.sites)
     usd = wanted_usd(world.core.records, job)
     assert usd == pytest.approx(WORST_USD)
-    await approve(world.core.records, world.core.turn.scribe, ADMIN, job, usd=usd, reason="the paper is due")
+    await approve(
+        world.core.records, world.core.turn.event_writer, ADMIN, job, usd=usd, reason="the paper is due"
+    )
     await world.core.turn.once()
     assert world.job(job).status is JobStatus.PLACED
     assert world.leases()[0].committed_usd <= usd
@@ -100,8 +102,8 @@ async def test_an_approval_of_less_is_not_enough_and_users_cannot_approve() -> N
     job = await world.submit(**JOB, finish_within="88m")
     await world.core.turn.once()
     with pytest.raises(Forbidden):
-        await approve(world.core.records, world.core.turn.scribe, ADA, job, usd=100.0, reason="")
-    await approve(world.core.records, world.core.turn.scribe, ADMIN, job, usd=45.0, reason="")
+        await approve(world.core.records, world.core.turn.event_writer, ADA, job, usd=100.0, reason="")
+    await approve(world.core.records, world.core.turn.event_writer, ADMIN, job, usd=45.0, reason="")
     await world.core.turn.once()
     assert world.job(job).status is JobStatus.PENDING
 
@@ -110,9 +112,9 @@ async def test_an_approval_is_for_one_rental() -> None:
     world = await a_world("{mode: always, approval_above: 40}")
     job = await world.submit(**JOB, finish_within="20h")
     await world.core.turn.once()
-    records, scribe = world.core.records, world.core.turn.scribe
+    records, event_writer = world.core.records, world.core.turn.event_writer
     usd = wanted_usd(records, job)
-    await approve(records, scribe, ADMIN, job, usd=usd, reason="once")
+    await approve(records, event_writer, ADMIN, job, usd=usd, reason="once")
     await world.core.turn.once()
     await world.core.executor.step()
     await world.core.executor.poll()
@@ -129,7 +131,7 @@ async def test_an_approval_is_for_one_rental() -> None:
     assert world.job(job).status is JobStatus.PENDING
     assert len(world.leases()) == 1, "the second is for a person to decide"
     assert len(await ledger(world, "approval")) == 2, "who is told of it again"
-    await approve(records, scribe, ADMIN, job, usd=wanted_usd(records, job), reason="once more")
+    await approve(records, event_writer, ADMIN, job, usd=wanted_usd(records, job), reason="once more")
     await world.core.turn.once()
     assert len(world.leases()) == 2
 
@@ -146,11 +148,11 @@ async def test_without_an_amount_what_people_were_told_is_approved_and_not_what_
     assert plan.proposals[0].committed_usd == pytest.approx(1.5 * WORST_USD)
     (row,) = world.core.views.burst().proposals
     assert row.worst_usd == pytest.approx(WORST_USD)
-    await world.core.desk.approve(ADMIN, job, None, "the paper is due")
+    await world.core.policy_service.approve(ADMIN, job, None, "the paper is due")
     assert world.job(job).approved_usd == pytest.approx(WORST_USD)
     await world.core.turn.once()
     assert not world.leases()
     assert wanted_usd(world.core.records, job) == pytest.approx(1.5 * WORST_USD), "it is told anew"
-    await world.core.desk.approve(ADMIN, job, None, "it is worth that, too")
+    await world.core.policy_service.approve(ADMIN, job, None, "it is worth that, too")
     await world.core.turn.once()
     assert len(world.leases()) == 1

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from federator.control.governing.authority import Authority
+from federator.control.administration.authority import Authority
 from federator.kernel.errors import Forbidden, Invalid
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job, JobStatus

@@ -24,7 +24,7 @@ WORST_USD = OFFER.price_usd_h * (OFFER.delay_s + 7200 + 60 + 300 + OFFER.teardow
 POLL_S = 15.0
 
 
-def budget(spec: str, name: str = "purse") -> str:
+def budget(spec: str, name: str = "lease_budget") -> str:
     return f"{ALWAYS}---\napiVersion: federator/v1\nkind: Budget\nmetadata: {{name: {name}}}\nspec: {spec}\n"
 
 
@@ -64,8 +64,8 @@ async def test_what_would_exceed_it_is_not_rented_and_is_told_so() -> None:
     jobs = [await world.submit(**JOB) for _ in range(2)]
     await world.core.turn.once()
     assert [world.job(job).status for job in jobs] == [JobStatus.PLACED, JobStatus.PENDING]
-    assert "policy Budget/purse" in await why(world, jobs[1])
-    assert "Budget/purse" in (await world.core.views.explain(world.job(jobs[1]))).policies
+    assert "policy Budget/lease_budget" in await why(world, jobs[1])
+    assert "Budget/lease_budget" in (await world.core.views.explain(world.job(jobs[1]))).policies
 
 
 async def test_one_that_only_warns_stops_nothing() -> None:
@@ -73,7 +73,7 @@ async def test_one_that_only_warns_stops_nothing() -> None:
     await world.submit(**JOB)
     await world.core.turn.once()
     assert len(world.leases()) == 1
-    (row,) = [row for row in world.core.views.budgets() if row.policy == "Budget/purse"]
+    (row,) = [row for row in world.core.views.budgets() if row.policy == "Budget/lease_budget"]
     assert row.committed == pytest.approx(WORST_USD)
 
 
@@ -81,7 +81,7 @@ async def test_a_budget_of_some_queues_says_so() -> None:
     for_all = budget("{usd: {per_day: 9}}", "all").removeprefix(ALWAYS)
     world = await a_world(budget("{who: {queues: [default]}, usd: {per_day: 5}}") + for_all)
     rows = {row.policy: row.who for row in world.core.views.budgets()}
-    assert (rows["Budget/purse"], rows["Budget/all"]) == ("queue default", "")
+    assert (rows["Budget/lease_budget"], rows["Budget/all"]) == ("queue default", "")
 
 
 async def test_each_owner_has_it_alone() -> None:
@@ -90,7 +90,7 @@ async def test_each_owner_has_it_alone() -> None:
     other = await world.submit(BOB, **JOB)
     await world.core.turn.once()
     assert world.job(first).status is JobStatus.PLACED
-    assert "for ada of policy Budget/purse" in await why(world, second)
+    assert "for ada of policy Budget/lease_budget" in await why(world, second)
     assert "can be rented" in await why(world, other)
     assert [row.share for row in world.core.views.budgets()] == ["ada"], "who has rented"
 
@@ -105,7 +105,7 @@ async def test_each_queue_has_it_alone() -> None:
     _, second, other = [await world.submit(**JOB, queue=queue) for queue in ("a", "a", "b")]
     await world.core.turn.once()
     assert len(world.leases()) == 1
-    assert "for a of policy Budget/purse" in await why(world, second)
+    assert "for a of policy Budget/lease_budget" in await why(world, second)
     assert "can be rented" in await why(world, other)
 
 
@@ -115,7 +115,7 @@ async def test_each_job_may_cost_so_much_whatever_it_says_itself() -> None:
     short = await world.submit(**JOB, max_duration="1h")
     await world.core.turn.once()
     assert [world.job(job).status for job in (long, short)] == [JobStatus.PENDING, JobStatus.PLACED]
-    assert "policy Budget/purse leaves" in await why(world, long)
+    assert "policy Budget/lease_budget leaves" in await why(world, long)
 
 
 async def test_a_budget_that_is_lowered_stops_what_runs_before_it_is_broken() -> None:
@@ -130,9 +130,9 @@ async def test_a_budget_that_is_lowered_stops_what_runs_before_it_is_broken() ->
     assert lease.status is LeaseStatus.GONE
     assert 10 < lease.billed_usd <= 15
     assert world.job(job).status is JobStatus.PENDING
-    assert "policy Budget/purse" in await why(world, job)
+    assert "policy Budget/lease_budget" in await why(world, job)
     events = [event.text for event in await world.core.views.events(job, None)]
-    assert any("policy Budget/purse stops it" in text for text in events), events
+    assert any("policy Budget/lease_budget stops it" in text for text in events), events
 
 
 async def test_a_price_that_doubles_breaks_no_budget() -> None:
@@ -154,12 +154,12 @@ async def test_a_pause_also_stops_what_a_plan_has_asked_for_a_moment_ago() -> No
     job = await world.submit(**JOB)
     await world.core.turn.once()
     assert world.job(job).status is JobStatus.PLACED
-    await world.core.desk.pause_burst(ADMIN, on=True)
+    await world.core.policy_service.pause_burst(ADMIN, on=True)
     await world.core.executor.step()
     assert not await world.provider.instances("federation")
     assert world.leases()[0].status is LeaseStatus.GONE
     assert world.job(job).status is JobStatus.PENDING
-    await world.core.desk.pause_burst(ADMIN, on=False)
+    await world.core.policy_service.pause_burst(ADMIN, on=False)
     await world.core.turn.once()
     await world.core.executor.step()
     assert len(await world.provider.instances("federation")) == 1
@@ -171,7 +171,7 @@ async def test_while_paused_a_rented_machine_is_used_but_not_paid_for_longer() -
     await world.core.turn.once()
     await pass_time(world, 30)
     assert world.job(first).status is JobStatus.RUNNING
-    await world.core.desk.pause_burst(ADMIN, on=True)
+    await world.core.policy_service.pause_burst(ADMIN, on=True)
     long = await world.submit(**{**JOB, "resources": {"gpus": 4}})
     await world.core.turn.once()
     assert world.job(long).status is JobStatus.PENDING

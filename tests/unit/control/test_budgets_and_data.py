@@ -18,7 +18,7 @@ spec: {rows: [{from: far, to: lab, gbit_per_s: 10, usd_per_gb: 0.1}]}
 ---
 apiVersion: federator/v1
 kind: Budget
-metadata: {name: purse}
+metadata: {name: lease_budget}
 spec: {usd: {per_day: %s}}
 """
 
@@ -37,8 +37,8 @@ async def test_data_that_a_budget_leaves_no_money_for_is_not_moved() -> None:
     world, job = await submit_beside("5")
     assert world.job(job).status is JobStatus.PENDING
     explanation = await world.core.views.explain(world.job(job))
-    assert "Budget/purse" in explanation.policies
-    assert any("Budget/purse" in site.text for site in explanation.sites)
+    assert "Budget/lease_budget" in explanation.policies
+    assert any("Budget/lease_budget" in site.text for site in explanation.sites)
 
 
 async def test_data_that_is_moved_counts() -> None:

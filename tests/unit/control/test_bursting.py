@@ -209,7 +209,7 @@ async def test_the_daily_cap_stops_a_rental_with_its_name(world: World) -> None:
 
 
 async def test_burst_pause_stops_new_spending_at_once(world: World) -> None:
-    await world.core.desk.pause_burst(ADMIN, on=True)
+    await world.core.policy_service.pause_burst(ADMIN, on=True)
     job = await world.submit(**JOB, finish_within="2h")
     for _ in range(20):
         await world.core.turn.once()
@@ -260,7 +260,7 @@ async def test_a_cap_counts_what_another_policy_let_rent(world: World) -> None:
 ---
 apiVersion: federator/v1
 kind: BurstPolicy
-metadata: {name: purse}
+metadata: {name: lease_budget}
 spec: {who: {queues: [default]}, when: {mode: economic}, limits: {usd: {per_day: 90}}}
 """
     await world.policies(POLICIES + capped)
@@ -270,5 +270,5 @@ spec: {who: {queues: [default]}, when: {mode: economic}, limits: {usd: {per_day:
     committed = {row.policy: row.committed for row in world.core.views.budgets() if row.unit == "usd"}
     assert committed == {
         "BurstPolicy/deadlines": lease.committed_usd,
-        "BurstPolicy/purse": lease.committed_usd,
+        "BurstPolicy/lease_budget": lease.committed_usd,
     }

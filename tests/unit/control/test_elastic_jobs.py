@@ -40,7 +40,7 @@ async def a_lab(hosts: int, **fields: Any) -> tuple[World, str]:
 
 
 def told(world: World, job: str, member: str = "lab") -> DesiredEntry:
-    return world.core.hub.board.entry(world.placement(job), member)
+    return world.core.hub.desired.entry(world.placement(job), member)
 
 
 async def stopped_for(world: World, job: str, form: int, beneficiary: str) -> Job:

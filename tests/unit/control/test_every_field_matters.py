@@ -115,7 +115,7 @@ async def environment(**fields: Any) -> dict[str, str]:
     await world.core.turn.once()
     placement = world.placement(job)
     world.core.hub.start(term=1)
-    entry = world.core.hub.board.entry(placement, "lab")
+    entry = world.core.hub.desired.entry(placement, "lab")
     record = Record(entry=entry)
     spec = world.core.records.spec(placement.spec_hash)
     where = Where(site="lab", address="127.0.0.1", checkpoints="checkpoints")

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from federator.control.accounts.money import affordable
-from federator.hub.desired import Board
+from federator.hub.desired import DesiredPlacements
 from federator.model.capacity import LEASE_ENDED, InstanceStatus, LeaseStatus
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
@@ -78,7 +78,7 @@ async def test_so_many_machines_are_rented_as_hold_the_gang() -> None:
 async def test_it_starts_when_all_machines_are_there_and_nobody_is_told_before() -> None:
     world, job = await rented()
     await executor(world, 1)
-    board = Board(world.core.records, lambda member, placement: None)
+    board = DesiredPlacements(world.core.records, lambda member, placement: None)
     board.load()
     first, second = world.leases()
     world.clock.advance(OFFER.delay_s)

@@ -44,7 +44,7 @@ def owed(world: World, member: str) -> dict[str, Order]:
     """What the dispatcher tells this member."""
     hub = world.core.hub
     return {
-        name: hub.board.entry(placement, member).order
+        name: hub.desired.entry(placement, member).order
         for name, placement in world.core.records.open_placements.items()
         if member in placement.members
     }
@@ -59,7 +59,7 @@ async def test_it_is_reserved_on_all_and_told_to_run_when_the_last_has_accepted(
     await one.say(placement, S.ACCEPTED)
     placement = now(world, placement)
     assert (placement.order, placement.status) == (Order.RUN, S.ACCEPTED)
-    entries = [world.core.hub.board.entry(placement, name) for name in ("lab", "lab-2")]
+    entries = [world.core.hub.desired.entry(placement, name) for name in ("lab", "lab-2")]
     assert [entry.ranks for entry in entries] == [(0,), (1,)]
     assert {entry.rendezvous for entry in entries} == {"lab.example:4000"}, "where rank 0 is"
     await two.say(placement, S.RUNNING, started_at=world.clock.now())
@@ -74,7 +74,7 @@ async def test_a_placement_at_one_member_is_told_to_run_at_once_and_nothing_new(
     job = await world.submit(nodes=2)
     placement = await world.place(job, "lab", "lab")
     assert (placement.order, placement.parts) == (Order.RUN, ())
-    entry = msgspec.to_builtins(world.core.hub.board.entry(placement, "lab"))
+    entry = msgspec.to_builtins(world.core.hub.desired.entry(placement, "lab"))
     assert "rendezvous" not in entry
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from federator.hub.desired import Board
+from federator.hub.desired import DesiredPlacements
 from federator.kernel.errors import Conflict
 from federator.model.capacity import InstanceStatus, LeaseStatus, Market
 from federator.model.jobs import JobStatus
@@ -106,7 +106,7 @@ async def test_a_machine_that_is_told_itself_says_so_before_its_provider_does(wo
     assert (lease.status, lease.reclaim_at) == (LeaseStatus.DRAINING, reclaim_at)
     assert world.core.inventory.avoided(lease.provider, SPOT)[0] is not None
     assert world.job(job).status is JobStatus.SUSPENDING
-    entry = Board(world.core.records, lambda *_: None).entry(world.placement(job), cloud.name)
+    entry = DesiredPlacements(world.core.records, lambda *_: None).entry(world.placement(job), cloud.name)
     assert entry.grace_s == pytest.approx(90.0)
     await world.obey()
     assert "takes the machine back" in world.job(job).because
@@ -114,7 +114,7 @@ async def test_a_machine_that_is_told_itself_says_so_before_its_provider_does(wo
 
 async def test_the_grace_fits_into_the_notice_and_leaves_time_for_results(world: World) -> None:
     job, cloud = await running(world)
-    board = Board(world.core.records, lambda *_: None)
+    board = DesiredPlacements(world.core.records, lambda *_: None)
     assert board.entry(world.placement(job), cloud.name).grace_s == 600.0
     world.provider.interrupt(world.leases()[0].id)
     await executor(world)
@@ -125,7 +125,7 @@ async def test_a_job_that_asks_for_less_grace_gets_no_more(world: World) -> None
     job, cloud = await running(world, checkpoint={"grace": "10s"})
     world.provider.interrupt(world.leases()[0].id)
     await executor(world)
-    board = Board(world.core.records, lambda *_: None)
+    board = DesiredPlacements(world.core.records, lambda *_: None)
     assert board.entry(world.placement(job), cloud.name).grace_s == 10.0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.control.upkeep.series_keeping import forgotten_series
+from federator.control.maintenance.series_retention import forgotten_series
 from federator.ports import Transaction
 from tests.support.dispatch import ADA
 from tests.unit.control.series_story import HOUR, a_world, again_and_again, end_runs, names, runs, series

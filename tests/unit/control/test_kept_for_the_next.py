@@ -75,8 +75,8 @@ async def test_a_dispatcher_that_has_just_started_knows_as_much() -> None:
 
 async def test_nobody_keeps_it_where_that_is_switched_off() -> None:
     world = await idle(*[8 * MINUTE] * 6, then_s=IDLE_S - 10.0)
-    purse = world.core.executor.purse
-    purse.settings = replace(purse.settings, warm_s=0.0)
+    lease_budget = world.core.executor.lease_budget
+    lease_budget.settings = replace(lease_budget.settings, warm_s=0.0)
     world.clock.advance(10.0)
     await world.core.executor.step()
     assert not [each for each in world.leases() if each.status is LeaseStatus.READY]

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.record.signing import HEAD_FILE, Signer, is_signed
-from federator.control.showing.alerts import Alerts
-from federator.control.upkeep.ledger_export import PATIENCE_S, LedgerExport
+from federator.control.maintenance.ledger_export import PATIENCE_S, LedgerExport
+from federator.control.queries.alerts import Alerts
+from federator.control.record.signer import HEAD_FILE, Signer, is_signed
 from federator.kernel.errors import Unavailable
 from federator.model.events import Alert, AlertKind
 from federator.model.ledger import Head, Part, Verified, Verifier
@@ -187,7 +187,7 @@ async def told(world: World, *exports: LedgerExport) -> list[Alert]:
     core = world.core
     alerts = Alerts(
         records=core.records,
-        scribe=core.turn.scribe,
+        event_writer=core.turn.event_writer,
         turn=core.turn,
         settings=AlertSettings(),
         chain=core.chain,

@@ -15,9 +15,9 @@ from tests.support.dispatch import ADA, BOB, World, make_world
 @pytest.fixture(autouse=True)
 def _short_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "MOST_JOBS", 12)
-    monkeypatch.setattr(window, "GLANCES", 60)
-    monkeypatch.setattr(waiting_line, "GLANCES", 60)
-    monkeypatch.setattr(waiting_line, "FEWEST_GLANCES", 20)
+    monkeypatch.setattr(window, "EVALUATIONS", 60)
+    monkeypatch.setattr(waiting_line, "EVALUATIONS", 60)
+    monkeypatch.setattr(waiting_line, "FEWEST_EVALUATIONS", 20)
     monkeypatch.setattr(window, "MARGIN", 1)
 
 

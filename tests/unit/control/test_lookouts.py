@@ -14,8 +14,8 @@ from federator.planning.world import window
 from federator.settings import RetentionSettings
 from federator.solving.child import ChildSolver
 from federator.solving.inline import InlineSolver
-from federator.solving.judging import prove
 from federator.solving.outlook import look_ahead
+from federator.solving.plan_check import prove
 from federator.telemetry import METRICS
 from federator.wire.decisions import ReplayResult
 from tests.support.dispatch import World, make_world
@@ -46,11 +46,11 @@ class Here:
 
 async def crowded(monkeypatch: pytest.MonkeyPatch, jobs: int = 24) -> World:
     """More kinds of work than a window holds, on four GPUs."""
-    monkeypatch.setattr(window, "GLANCES", 60)
+    monkeypatch.setattr(window, "EVALUATIONS", 60)
     monkeypatch.setattr(window, "MOST_JOBS", 12)
     world = await make_world()
     await world.add_site("home")
-    world.core.turn.observer.line.glances = 60
+    world.core.turn.observer.line.evaluations = 60
     for number in range(jobs):
         await world.submit(resources={"gpus": "A100:1"}, estimate=f"{3600 + 60 * (number % 6)}s")
     return world

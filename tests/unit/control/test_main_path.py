@@ -3,7 +3,7 @@
 import pytest
 
 from federator.control.record.records import Changes
-from federator.control.submitting.acceptance import Asked
+from federator.control.submission.acceptance import Submission
 from federator.kernel.errors import ClientIdReused, Conflict, Invalid
 from federator.model.jobs import JobStatus, TerminalReason
 from federator.model.placements import Cause, Order, PlacementReport, PlacementStatus, RankStatus
@@ -324,7 +324,9 @@ async def test_jobs_of_one_batch_may_follow_each_other(world: World) -> None:
     now = world.clock.now()
     first = read_job({"run": "x", "name": "prepare"}, now=now)
     second = read_job({"run": "y", "name": "train", "after": ["prepare"]}, now=now)
-    answers = await world.core.intake.submit_many(ADA, [Asked(first, None, "1"), Asked(second, None, "2")])
+    answers = await world.core.intake.submit_many(
+        ADA, [Submission(first, None, "1"), Submission(second, None, "2")]
+    )
     assert all(isinstance(answer, Submitted) for answer in answers)
     train = world.core.views.find_job(ADA, "train")
     assert train.after == (world.core.views.find_job(ADA, "prepare").id,)
@@ -333,7 +335,7 @@ async def test_jobs_of_one_batch_may_follow_each_other(world: World) -> None:
 async def test_in_a_batch_each_job_is_accepted_or_refused_by_itself_and_counts_once(world: World) -> None:
     now = world.clock.now()
     asked = [
-        Asked(read_job({"run": "x", **fields}, now=now), client_id, "1")
+        Submission(read_job({"run": "x", **fields}, now=now), client_id, "1")
         for fields, client_id in (
             ({"name": "one"}, "a"),
             ({"name": "two", "queue": "nowhere"}, "b"),

@@ -39,7 +39,7 @@ BUDGET = """
 ---
 apiVersion: federator/v1
 kind: Budget
-metadata: {name: purse}
+metadata: {name: lease_budget}
 spec: {usd: {per_day: 100}}
 """
 JOB: dict[str, Any] = {

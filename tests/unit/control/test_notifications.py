@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from federator.control.showing import notifications
+from federator.control.queries import notifications
 from federator.kernel.errors import Invalid, Unavailable
 from federator.model.events import Alert, AlertKind
 from federator.model.jobs import Notify

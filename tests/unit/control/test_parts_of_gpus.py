@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from federator.model.capacity import Pool, Shape
 from federator.model.events import LedgerKind
 from federator.model.jobs import JobStatus
-from federator.planning.places.yard import need_of
+from federator.planning.places.host_sets import need_of
 from tests.support.dispatch import World, make_world
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from federator.control.governing.user_data import user_data
+from federator.control.administration.user_data import user_data
 from federator.model.capacity import LeaseStatus
 from federator.model.jobs import JobStatus
 from federator.model.snapshot import OfferView

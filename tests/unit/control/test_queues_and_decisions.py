@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.renting.rented_sites import check_rented_sites
+from federator.control.leases.rented_sites import check_rented_sites
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
@@ -293,24 +293,24 @@ async def test_a_cloud_site_has_a_name_that_no_other_site_has() -> None:
 
 async def test_an_invalid_policy_set_changes_nothing(world: World) -> None:
     before = world.core.records.policies
-    verdict = await world.core.desk.apply(ADMIN, QUEUES.replace("gpus: 2", "gpus: -2"), "oops")
+    verdict = await world.core.policy_service.apply(ADMIN, QUEUES.replace("gpus: 2", "gpus: -2"), "oops")
     assert verdict.problems
     assert world.core.records.policies == before
     with pytest.raises(Forbidden):
-        await world.core.desk.apply(ADA, QUEUES, "not mine to say")
+        await world.core.policy_service.apply(ADA, QUEUES, "not mine to say")
 
 
 async def test_all_problems_of_a_policy_set_are_in_the_verdict(world: World) -> None:
     text = (
         "apiVersion: federator/v1\nkind: Queue\nmetadata: {name: q}\nspec: {weight: -1, max_priority: 200}\n"
     )
-    verdict = world.core.desk.validate(text)
+    verdict = world.core.policy_service.validate(text)
     assert [problem.field for problem in verdict.problems] == ["$.spec.weight", "$.spec.max_priority"]
 
 
 async def test_a_queue_with_jobs_in_it_cannot_be_taken_away(world: World) -> None:
     await world.submit(queue="small")
-    verdict = world.core.desk.validate(
+    verdict = world.core.policy_service.validate(
         "apiVersion: federator/v1\nkind: Queue\nmetadata: {name: owed}\nspec: {}\n"
     )
     assert "small" in verdict.problems[0].detail

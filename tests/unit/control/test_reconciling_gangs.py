@@ -12,7 +12,7 @@ from federator.model.placements import (
     RankStatus,
 )
 from tests.support.dispatch import FakeSite, World, make_world
-from tests.unit.control.test_reconciling import back, backed_up, finished, restored, say_all
+from tests.unit.control.test_reconciliation import back, backed_up, finished, restored, say_all
 
 S = PlacementStatus
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.showing.recorded import Span
+from federator.control.queries.recorded_load import Span
 from federator.model.jobs import Checkpoint
 from federator.model.sites import SiteKind
 from federator.wire.recorded import RecordedJob

@@ -34,7 +34,7 @@ async def saved(world: World, *members: str) -> str:
 
 def resumes(world: World, job: str) -> bool:
     placement = world.placement(job)
-    told = {world.core.hub.board.entry(placement, member).resume for member in placement.members}
+    told = {world.core.hub.desired.entry(placement, member).resume for member in placement.members}
     assert len(told) == 1, "all ranks go on, or none"
     return told.pop()
 

@@ -104,7 +104,9 @@ async def test_a_job_with_more_events_than_a_page_leaves_none_behind(world: Worl
     job = await run(world)
     record = world.job(job)
     for start in range(0, 1200, 100):
-        await world.put(*(world.core.sweeper.scribe.event(record, "note", str(start)) for _ in range(100)))
+        await world.put(
+            *(world.core.sweeper.event_writer.event(record, "note", str(start)) for _ in range(100))
+        )
     await later(world, 31)
     assert await stored(world, "event/") == []
 
@@ -252,14 +254,14 @@ async def test_over_a_limit_on_bytes_the_oldest_go_and_before_that_nothing_new_i
 async def test_the_ledger_is_kept_for_its_time_and_within_its_length(world: World) -> None:
     keep(world, ledger_s=10 * DAY_S, ledger_lines=60)
     for number in range(10):
-        await world.core.desk.pause_burst(ROOT, on=bool(number % 2))
+        await world.core.policy_service.pause_burst(ROOT, on=bool(number % 2))
         await later(world, 1)
     lines = await stored(world, "ledger/")
     assert len(lines) == 10
     await later(world, 5)
     assert (await stored(world, "ledger/")) == lines[5:]
     for number in range(55):
-        await world.core.desk.pause_burst(ROOT, on=bool(number % 2))
+        await world.core.policy_service.pause_burst(ROOT, on=bool(number % 2))
     with pytest.raises(TooMany, match="60 lines of the ledger"):
         await world.submit()
     await later(world, 1)
@@ -272,7 +274,7 @@ async def test_the_ledger_is_kept_for_its_time_and_within_its_length(world: Worl
 async def test_lines_of_the_ledger_younger_than_promised_are_kept_over_the_limit(world: World) -> None:
     keep(world, ledger_lines=5)
     for number in range(20):
-        await world.core.desk.pause_burst(ROOT, on=bool(number % 2))
+        await world.core.policy_service.pause_burst(ROOT, on=bool(number % 2))
     await later(world, 6)
     assert len(await stored(world, "ledger/")) == 20
     with pytest.raises(TooMany, match="5 lines of the ledger"):
@@ -281,7 +283,7 @@ async def test_lines_of_the_ledger_younger_than_promised_are_kept_over_the_limit
 
 async def test_the_ledger_is_counted_after_a_restart(world: World) -> None:
     for number in range(20):
-        await world.core.desk.pause_burst(ROOT, on=bool(number % 2))
+        await world.core.policy_service.pause_burst(ROOT, on=bool(number % 2))
     again = await make_world(world.core.records.store, world.clock)  # type: ignore[arg-type]
     keep(again, ledger_lines=20)
     await again.core.sweeper.sweep()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from federator.control.submitting.intake import PART
+from federator.control.submission.intake import PART
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
 from federator.model.jobs import JobStatus
 from federator.store.memory import MemoryStore

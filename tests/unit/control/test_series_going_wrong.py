@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from federator.control.submitting.series_runs import LONGEST_WAIT_S
+from federator.control.submission.series_runs import LONGEST_WAIT_S
 from federator.telemetry import METRICS
 from federator.wire.http import TokenRequest
 from tests.support.dispatch import ADA, ADMIN, World

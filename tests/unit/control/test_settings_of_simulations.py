@@ -42,7 +42,7 @@ async def test_a_line_without_a_window_shows_a_decision_every_job_that_waits() -
     for whole in (False, True):
         world = await world_with()
         line = WaitingLine(world.core.records, world.core.history, lambda _: True, whole=whole)
-        line.glances = 4
+        line.evaluations = 4
         for number in range(5):
             await world.submit(resources={"gpus": "A100:4"}, estimate=f"{1000 + number}s")
         seen.append(len(await line.window(list, world.clock.now())))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.control.governing.admission import Admission
+from federator.control.administration.admission import Admission
 from federator.kernel.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from federator.model.identity import Caller, Role
 from federator.wire.http import TokenRequest, TokenRotation

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from federator.control.governing.user_data import user_data
-from federator.kernel.way import Way
+from federator.control.administration.user_data import user_data
+from federator.kernel.route import Way
 from federator.model.capacity import Lease, LeaseStatus
 from federator.settings import ProviderSettings, ServerSettings, Settings
 from federator_agent.config import USER_DATA_VARIABLE, load

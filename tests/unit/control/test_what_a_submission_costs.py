@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from federator.control.governing.authority import Authority
+from federator.control.administration.authority import Authority
 from federator.control.record.shares import Shares
-from federator.control.submitting.acceptance import Asked
-from federator.control.submitting.intake import GROUP
+from federator.control.submission.acceptance import Submission
+from federator.control.submission.intake import GROUP
 from federator.model.jobs import Job
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
@@ -43,10 +43,10 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def _asked(world: World, number: int, workdir: str) -> Asked:
+def _asked(world: World, number: int, workdir: str) -> Submission:
     document = {"run": f"echo {number}", "resources": {"gpus": 1}, "workdir": f"sha256:{workdir}"}
     request = read_job(document, now=world.clock.now())
-    return Asked(request, f"client-{number}", str(number))
+    return Submission(request, f"client-{number}", str(number))
 
 
 async def test_jobs_that_are_written_together_are_held_to_the_limits_together(counts: Counter[str]) -> None:

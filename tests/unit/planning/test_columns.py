@@ -6,7 +6,7 @@ import pytest
 from federator.model.capacity import Market, Shape
 from federator.model.rules import BurstMode, CapRow, CapUnit, GuaranteeRow, Scope
 from federator.model.snapshot import Problem
-from federator.planning.linear.columns import Columns, Kind, build
+from federator.planning.linear.columns import ColumnKind, Columns, build
 from federator.planning.linear.terms import Row
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.prices import cost
@@ -43,26 +43,26 @@ def test_every_class_is_served_exactly() -> None:
     found = table(a_world([a_job("a"), a_job("b")], [a_pool()]))
     served = row(found, "class/a")
     assert (served.low, served.high) == (2.0, 2.0)
-    assert {found.kind[c] for c in served.columns} == {Kind.NOW, Kind.FUTURE, Kind.NEVER}
+    assert {found.kind[c] for c in served.columns} == {ColumnKind.NOW, ColumnKind.FUTURE, ColumnKind.NEVER}
 
 
 def test_only_commitments_are_whole() -> None:
     job = a_job("tight", gpus=4, models=("A100",), deadline_at=NOW + 1.2 * HOUR)
     other = a_pool("other", nodes=1, model="T4")
     found = table(a_world([job, a_job("any")], [FULL, other], [an_offer()], [bursting()]))
-    assert {found.kind[c] for c in found.committed} == {Kind.NOW, Kind.RENT}
+    assert {found.kind[c] for c in found.committed} == {ColumnKind.NOW, ColumnKind.RENT}
 
 
 def test_a_rental_that_need_not_begin_is_no_commitment() -> None:
     job = a_job("relaxed", gpus=4, deadline_at=NOW + 2 * HOUR)
     found = table(a_world([job], [FULL], [an_offer()], [bursting()]))
-    assert Kind.LATER in found.kind
-    assert Kind.RENT not in found.kind
+    assert ColumnKind.LATER in found.kind
+    assert ColumnKind.RENT not in found.kind
 
 
 def test_nothing_starts_before_its_hosts_free() -> None:
     found = table(a_world([a_job("one", gpus=4)], [FULL]))
-    assert Kind.NOW not in found.kind
+    assert ColumnKind.NOW not in found.kind
     hours = [r for r in found.rows if r.name.startswith("hours/")]
     assert {r.name.rsplit("/", 1)[1] for r in hours if len(r.columns)}.isdisjoint(
         {"0h", "0.25h", "0.5h", "1h"}
@@ -75,11 +75,12 @@ def test_node_fit_counts_hosts_not_totals() -> None:
     assert row(found, "fit/home/home-1/gpu/2").high == 4.0
     assert row(found, "fit/home/home-1/gpu/1").high == 8.0
     assert all(
-        members[0].gpus != 3 or Kind.NOW not in _kinds_of(found, k) for k, members in enumerate(found.classes)
+        members[0].gpus != 3 or ColumnKind.NOW not in _kinds_of(found, k)
+        for k, members in enumerate(found.classes)
     )
 
 
-def _kinds_of(columns: Columns, klass: int) -> set[Kind]:
+def _kinds_of(columns: Columns, klass: int) -> set[ColumnKind]:
     return {kind for kind, k in zip(columns.kind, columns.klass, strict=True) if k == klass}
 
 
@@ -96,10 +97,10 @@ def test_no_more_start_in_a_quarter_of_an_hour_than_there_are_gpus() -> None:
     hours, in_use = (
         row(found, f"{name}/home/home-1/gpu/{at}") for name, at in (("hours", "0h"), ("gpus", "0.25h"))
     )
-    first = [c for c in in_use.columns.tolist() if found.kind[c] == Kind.FUTURE]
+    first = [c for c in in_use.columns.tolist() if found.kind[c] == ColumnKind.FUTURE]
     assert [hours.high / hours.coefficients[hours.columns == c] for c in first] == [pytest.approx(8.0)]
     assert [in_use.high / in_use.coefficients[in_use.columns == c] for c in first] == [4.0]
-    assert Kind.NOW in found.kind[in_use.columns]
+    assert ColumnKind.NOW in found.kind[in_use.columns]
     assert not [each for each in build(evaluator).rows if each.name.startswith("gpus/")]
 
 
@@ -117,7 +118,7 @@ def test_a_start_on_a_spot_machine_takes_the_time_of_what_is_done_again(market: 
     problem = a_world([job], [a_lease(market=market, rented_for=job.id)], rules=[bursting()])
     evaluator = Evaluator(World(problem))
     found, world = build(evaluator), evaluator.world
-    (column,) = np.flatnonzero(found.kind == Kind.NOW).tolist()
+    (column,) = np.flatnonzero(found.kind == ColumnKind.NOW).tolist()
     hours = [r.coefficients[r.columns == column] for r in found.rows if r.name.startswith("hours/")]
     assert sum(each.sum() for each in hours) == pytest.approx(again)
     price = cost(world.book, world.jobs[0], world.places[0], NOW)
@@ -144,8 +145,8 @@ def test_what_a_policy_requires_costs_more_not_to_do() -> None:
     rule = bursting(mode=BurstMode.THRESHOLD, after_wait_s=60.0)
     found = table(a_world([a_job("patient")], [FULL], [an_offer()], [rule]))
     required = row(found, "required/patient")
-    slack = next(c for c in required.columns if found.kind[c] == Kind.SLACK)
-    rent = next(c for c in required.columns if found.kind[c] == Kind.RENT)
+    slack = next(c for c in required.columns if found.kind[c] == ColumnKind.SLACK)
+    rent = next(c for c in required.columns if found.kind[c] == ColumnKind.RENT)
     assert required.low == 1.0
     assert found.cost[slack] > found.cost[rent]
 
@@ -173,5 +174,5 @@ def test_values_become_starts_of_jobs_in_their_order() -> None:
     problem = a_world([a_job("b", submitted_at=NOW), a_job("a", submitted_at=NOW - 10)], [a_pool()])
     evaluator = Evaluator(World(problem))
     found = build(evaluator)
-    values = [1.0 if kind == Kind.NOW else 0.0 for kind in found.kind]
+    values = [1.0 if kind == ColumnKind.NOW else 0.0 for kind in found.kind]
     assert found.jobs_for(values, evaluator) == {"a": 0}

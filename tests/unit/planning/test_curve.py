@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Market, Shape
 from federator.model.snapshot import PoolView, Problem
-from federator.planning.explaining.explain import explain_waiting
-from federator.planning.explaining.ranges import ranges
+from federator.planning.explanations.explain import explain_waiting
+from federator.planning.explanations.ranges import ranges
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.plans.preview import preview
 from federator.solving.decide import decide

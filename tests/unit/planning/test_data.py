@@ -21,7 +21,7 @@ from federator.model.datasets import (
     usd,
 )
 from federator.model.jobs import Input
-from federator.planning.checks.moving import Moving
+from federator.planning.checks.data_moves import Moving
 from federator.planning.places.data import NOTHING, DataBook, data_book
 from federator.planning.wording.rejections import data_words
 from tests.support.data_worlds import DATASETS, INPUTS, LINK_RULES

@@ -12,9 +12,9 @@ from federator.model.changes import AskFor, Remedy, WaitUntil
 from federator.model.plans import Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import OfferView, Problem
-from federator.planning.explaining.changes import apply
-from federator.planning.explaining.explain import Aftermath, explain_waiting
-from federator.planning.explaining.renting_helps import RENTING
+from federator.planning.explanations.changes import apply
+from federator.planning.explanations.explain import Aftermath, explain_waiting
+from federator.planning.explanations.rental_advice import RENTING
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.plans.preview import preview
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed

@@ -10,8 +10,8 @@ from federator.model.rules import BurstMode, Effect, Filter, Opening, PoolSelect
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning.places.candidates import of_offer, of_pool
 from federator.planning.places.data import data_book
-from federator.planning.rules.asking import Ground, Rejection
 from federator.planning.rules.feasibility import FILTERS, SITUATIONS, reject
+from federator.planning.rules.filters import FilterContext, Rejection
 from federator.planning.rules.rulebook import RuleBook
 from federator.planning.wording.told import words
 from tests.support.worlds import HOUR, NOW, a_job, a_lease, a_pool, a_world, an_offer, bursting
@@ -23,7 +23,7 @@ def eligibility(job: JobView, place: PoolView | OfferView, snapshot: Snapshot) -
     """The reason why the job may not run at a pool or offer, or None when it may."""
     data = data_book(snapshot)
     at = of_offer(place, data) if isinstance(place, OfferView) else of_pool(place, data)
-    return reject(job, at, Ground(snapshot, RuleBook(snapshot.rules, snapshot.taken_at)))
+    return reject(job, at, FilterContext(snapshot, RuleBook(snapshot.rules, snapshot.taken_at)))
 
 
 NIGHTS = Opening("Calendar/nights", PoolSelector(sites=("home",)), (Window(from_minute=360, to_minute=720),))

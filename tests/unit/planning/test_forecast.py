@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from federator.model.capacity import Shape
 from federator.model.rules import CapRow, CapUnit, Scope
 from federator.model.snapshot import BusyView, PoolView
-from federator.planning.scheduling import carried
+from federator.planning.scheduling import list_schedule
 from federator.planning.scheduling.forecast import (
     RUNTIME_MARGIN,
     UNKNOWN,
+    home_forecast_of,
     leaning,
-    list_schedule,
     outlasting,
     runtime_quantiles,
 )
@@ -89,7 +89,7 @@ def test_nothing_is_planned_beyond_the_jobs_own_limit() -> None:
 
 
 def test_a_job_starts_when_busy_work_is_expected_to_end() -> None:
-    found = list_schedule(a_world([a_job("one", gpus=4)], [one_host()]))["one"]
+    found = home_forecast_of(a_world([a_job("one", gpus=4)], [one_host()]))["one"]
     assert (found.start_at, found.finish_at) == (NOW + HOUR, NOW + 2 * HOUR)
     assert found.place == "home/home-1/gpu"
 
@@ -98,18 +98,18 @@ def test_work_that_is_overdue_is_expected_to_end_a_little_later() -> None:
     overdue = busy(
         "p", "j", gpus=4, cpus_milli=1000, memory_mib=1024, ends_at=NOW - 600, started_at=NOW - 20_000
     )
-    found = list_schedule(a_world([a_job("one")], [one_host(busy=(overdue,))]))["one"]
+    found = home_forecast_of(a_world([a_job("one")], [one_host(busy=(overdue,))]))["one"]
     assert found.start_at == NOW + 2000
 
 
 def test_jobs_take_their_turns_one_after_the_other() -> None:
     jobs = [a_job(f"job-{n}", gpus=4, submitted_at=NOW - 100 + n) for n in range(3)]
-    found = list_schedule(a_world(jobs, [one_host()]))
+    found = home_forecast_of(a_world(jobs, [one_host()]))
     assert [round((found[job.id].start_at - NOW) / HOUR) for job in jobs] == [1, 2, 3]
 
 
 def test_speed_shortens_the_run() -> None:
-    found = list_schedule(a_world([a_job("one", speed={"A100": 2.0})], [a_pool()]))["one"]
+    found = home_forecast_of(a_world([a_job("one", speed={"A100": 2.0})], [a_pool()]))["one"]
     assert found.finish_at == NOW + HOUR / 2
 
 
@@ -119,7 +119,7 @@ def test_a_gang_waits_until_hosts_not_totals_hold_it() -> None:
         for n in range(4)
     ]
     pool = a_pool(nodes=4, busy=tuple(ends), free=(Shape(2, 63_000, 261_120, count=4),))
-    found = list_schedule(a_world([a_job("gang", nodes=2, gpus=4)], [pool]))["gang"]
+    found = home_forecast_of(a_world([a_job("gang", nodes=2, gpus=4)], [pool]))["gang"]
     assert found.start_at == NOW + 2 * HOUR
 
 
@@ -127,17 +127,17 @@ def test_leases_and_offers_are_not_home() -> None:
     world = a_world(
         [a_job("one", gpus=4, deadline_at=NOW + HOUR)], [one_host(), a_lease()], [an_offer()], [bursting()]
     )
-    assert list_schedule(world)["one"].start_at == NOW + HOUR
+    assert home_forecast_of(world)["one"].start_at == NOW + HOUR
 
 
 def test_a_job_that_can_never_run_at_home_has_no_forecast() -> None:
-    assert list_schedule(a_world([a_job("one", models=("H100",))], [a_pool()])) == {}
+    assert home_forecast_of(a_world([a_job("one", models=("H100",))], [a_pool()])) == {}
 
 
 def test_a_queue_limit_makes_jobs_wait_for_each_other() -> None:
     jobs = [a_job(f"job-{n}", queue="batch", submitted_at=NOW - 100 + n) for n in range(3)]
     cap = CapRow("q", CapUnit.GPUS, 1.0, scope=Scope(queues=("batch",)))
-    found = list_schedule(a_world(jobs, [a_pool()], rules=[cap]))
+    found = home_forecast_of(a_world(jobs, [a_pool()], rules=[cap]))
     assert [round((found[job.id].start_at - NOW) / HOUR) for job in jobs] == [0, 1, 2]
 
 
@@ -145,21 +145,21 @@ def test_running_work_of_a_capped_queue_counts_until_it_ends() -> None:
     running = busy("p", "j", gpus=2, cpus_milli=1000, memory_mib=1024)
     pool = a_pool(nodes=1, busy=(running,), free=(Shape(2, 63_000, 261_120),))
     cap = CapRow("q", CapUnit.JOBS, 1.0, scope=Scope(queues=("batch",)))
-    found = list_schedule(a_world([a_job("one", queue="batch")], [pool], rules=[cap]))["one"]
+    found = home_forecast_of(a_world([a_job("one", queue="batch")], [pool], rules=[cap]))["one"]
     assert found.start_at == NOW + HOUR
 
 
 def test_a_backoff_is_waited_out() -> None:
-    found = list_schedule(a_world([a_job("one", not_before_at=NOW + 500)], [a_pool()]))["one"]
+    found = home_forecast_of(a_world([a_job("one", not_before_at=NOW + 500)], [a_pool()]))["one"]
     assert found.start_at == NOW + 500
 
 
 def test_beyond_the_work_limit_every_job_still_has_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [a_job(f"job-{n}", run_s=100.0 + n) for n in range(60)]
     world = World(a_world(jobs, [a_pool()]))
-    exact = carried.carry_out(world, None, {}).schedule()
-    monkeypatch.setattr(carried, "ATTEMPTS", 20)
-    rough = carried.carry_out(world, None, {}).schedule()
+    exact = list_schedule.carry_out(world, None, {}).schedule()
+    monkeypatch.setattr(list_schedule, "ATTEMPTS", 20)
+    rough = list_schedule.carry_out(world, None, {}).schedule()
     assert rough.attempts < exact.attempts
     assert set(rough.bookings) == set(exact.bookings)
     assert not all(booking.exact for booking in rough.bookings.values())
@@ -171,7 +171,7 @@ def test_backfill_may_use_what_a_gang_leaves_over() -> None:
     pool = a_pool(busy=(running,), free=(Shape(4, 64_000, 262_144), Shape(0, 63_000, 261_120)))
     gang = a_job("gang", nodes=2, gpus=4, priority=90)
     long, short = a_job("long", run_s=2 * HOUR), a_job("short", run_s=HOUR / 2)
-    found = list_schedule(a_world([gang, long, short], [pool]))
+    found = home_forecast_of(a_world([gang, long, short], [pool]))
     assert found["gang"].start_at == NOW + HOUR
     assert found["short"].start_at == NOW
     assert found["long"].start_at >= NOW + HOUR
@@ -197,7 +197,7 @@ def test_a_hold_ends_when_its_time_has_come_and_a_cap_still_stops_the_gang() -> 
     cap = CapRow("q", CapUnit.GPUS, 4.0, scope=Scope(queues=("batch",)))
     gang = a_job("gang", gpus=4, queue="batch", priority=90, not_sites=("far",))
     other = a_job("other", gpus=2, run_s=5 * HOUR, not_sites=("far",))
-    found = list_schedule(a_world([gang, other], pools, rules=[cap]))
+    found = home_forecast_of(a_world([gang, other], pools, rules=[cap]))
     assert found["other"].start_at == NOW + HOUR
 
 
@@ -205,7 +205,7 @@ def test_without_the_gang_nothing_is_held() -> None:
     pool = one_host(
         free=(Shape(1, 63_000, 261_120),), busy=(busy("p", "j", gpus=3, cpus_milli=1000, memory_mib=1024),)
     )
-    found = list_schedule(a_world([a_job("long", run_s=2 * HOUR)], [pool]))
+    found = home_forecast_of(a_world([a_job("long", run_s=2 * HOUR)], [pool]))
     assert found["long"].start_at == NOW
 
 
@@ -216,4 +216,4 @@ def test_the_forecast_does_not_depend_on_the_order_of_the_snapshot() -> None:
         problem,
         snapshot=replace(problem.snapshot, jobs=tuple(reversed(jobs)), pools=problem.snapshot.pools[::-1]),
     )
-    assert list_schedule(problem) == list_schedule(mixed)
+    assert home_forecast_of(problem) == home_forecast_of(mixed)

@@ -9,7 +9,7 @@ from federator.model.plans import Place, Rent
 from federator.model.rules import CapRow, CapUnit, PoolSelector, PriceKind, PriceTerm
 from federator.model.snapshot import JobView
 from federator.planning.checks import check
-from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explanations.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.wording.told import because_of

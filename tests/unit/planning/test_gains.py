@@ -8,8 +8,8 @@ from federator.model.plans import Rent
 from federator.model.rules import PriceKind, PriceTerm, Rule, Scope
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.renting.burst import Bursting
-from federator.planning.renting.case import NoCase
+from federator.planning.rentals.burst import Bursting
+from federator.planning.rentals.candidate import BurstRejection
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.wording.told import words
 from federator.planning.world.problem import World
@@ -49,8 +49,8 @@ def test_a_rental_against_waiting_costs_less_than_the_wait_that_it_saves(wait_us
     rules: list[Rule] = [bursting(for_waiting=True), PriceTerm("wait", PriceKind.WAIT, wait_usd)]
     world = World(a_world([job], [FULL], [an_offer()], rules))
     answer = Bursting(world, home_forecast(world)).case(job, world.offers(job)[0])
-    assert isinstance(answer, NoCase) is not pays
-    if isinstance(answer, NoCase):
+    assert isinstance(answer, BurstRejection) is not pays
+    if isinstance(answer, BurstRejection):
         assert answer.situation == "no-gain"
         assert "the wait it saves is worth" in words(answer.reason, NOW).text
 
@@ -78,7 +78,7 @@ def test_so_is_the_room_that_others_could_use_by_the_prices_of_the_model_before(
         )
         home = home_forecast(world)
         assert home[job.id].usd == pytest.approx(4 * usd)
-        assert isinstance(Bursting(world, home).case(job, world.offers(job)[0]), NoCase) is not pays
+        assert isinstance(Bursting(world, home).case(job, world.offers(job)[0]), BurstRejection) is not pays
 
 
 @pytest.mark.parametrize(("owned_usd", "pays"), [(0.0, False), (2.4, True)])
@@ -87,4 +87,4 @@ def test_what_its_run_at_home_would_cost_is_gained_too(owned_usd: float, pays: b
     job = a_job(gpus=4, deadline_at=NOW + 1.17 * HOUR, value_usd=5.0)
     world = World(a_world([job], [replace(FULL, price_usd_gpu_h=owned_usd)], [an_offer()], [bursting()]))
     answer = Bursting(world, home_forecast(world)).case(job, world.offers(job)[0])
-    assert isinstance(answer, NoCase) is not pays
+    assert isinstance(answer, BurstRejection) is not pays

@@ -21,7 +21,7 @@ from federator.planning.checks import check
 from federator.planning.places.candidates import of_pool
 from federator.planning.plans.greedy import drop_needless, plan_greedily
 from federator.planning.rules.rulebook import RuleBook
-from federator.planning.scheduling import carried
+from federator.planning.scheduling import list_schedule
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.wording.told import told_plan, told_waiting
 from federator.planning.world.prices import cost
@@ -301,7 +301,7 @@ def test_when_the_wake_time_has_come_it_rents() -> None:
 
 def test_beyond_the_limit_on_work_nothing_starts_that_has_no_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand jobs over a hundred sites pass the limit within the first moment: what is left is estimated, and its turn comes later."""
-    monkeypatch.setattr(carried, "ATTEMPTS", 6)
+    monkeypatch.setattr(list_schedule, "ATTEMPTS", 6)
     jobs = [a_job(f"job-{number}") for number in range(10)]
     pools = [a_pool(site) for site in ("home", "edge")]
     plan = plan_greedily(a_world(jobs, pools))

@@ -14,7 +14,7 @@ from numba.core import caching
 
 from federator.kernel.errors import Unavailable
 from federator.planning import kernels
-from federator.planning.kernels import compiled, shelf
+from federator.planning.kernels import cache, compiled
 from federator.planning.plans.greedy import plan_greedily
 from federator.solving import worker
 from tests.support.worlds import a_job, a_pool, a_world
@@ -33,7 +33,7 @@ def size_of(sheet: Any) -> int:
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty shelf, and nothing loaded."""
-    monkeypatch.setattr(shelf, "folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "folder", lambda: tmp_path)
     monkeypatch.setattr(compiled.config, "CACHE_DIR", "")
     monkeypatch.setattr(kernels, "_known", [])
     monkeypatch.setattr(kernels, "_failed", [])
@@ -52,8 +52,8 @@ def _read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _stub(monkeypatch: pytest.MonkeyPatch, decide: Any) -> None:
     stub = SimpleNamespace(decide=decide, late_shares=lambda *_: None)
-    monkeypatch.setitem(sys.modules, "federator.planning.kernels.deciding", stub)
-    monkeypatch.setattr(kernels, "deciding", stub, raising=False)
+    monkeypatch.setitem(sys.modules, "federator.planning.kernels.decision", stub)
+    monkeypatch.setattr(kernels, "decision", stub, raising=False)
 
 
 def _no_locator(_sheet: object) -> None:
@@ -65,7 +65,7 @@ def test_what_is_finished_is_read_where_nobody_can_write(
 ) -> None:
     made: Any = compiled.kernel(one_more)
     assert made(1) == 2
-    shelf.finish()
+    cache.finish()
     assert list(place.glob("*/*.nbc")), "numba has kept it there"
     _read_only(monkeypatch)
     again: Any = compiled.kernel(one_more)
@@ -93,13 +93,13 @@ def test_a_full_disk_costs_the_next_start_its_compiling_and_this_one_nothing(
     _stub(monkeypatch, compiled.kernel(size_of))
     assert kernels.prepare(), kernels.trouble()
     assert compiled.unsaved
-    assert not (place / shelf.DONE).exists()
+    assert not (place / cache.DONE).exists()
 
 
 def test_a_decision_does_not_compile_what_only_seems_finished(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (place / shelf.DONE).touch()
+    (place / cache.DONE).touch()
     _stub(monkeypatch, compiled.kernel(size_of))
     assert kernels.at_hand() is None
     assert "RuntimeError: it is not there" in kernels.trouble()
@@ -110,7 +110,7 @@ def test_a_decision_without_the_kernel_fails_with_a_remedy(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is planned thirty times slower without a word."""
-    (place / shelf.DONE).touch()
+    (place / cache.DONE).touch()
     _stub(monkeypatch, _no_locator)
     assert kernels.at_hand() is None
     with pytest.raises(Unavailable, match=r"no locator available.*pip install 'federator\[dispatcher\]'"):
@@ -118,14 +118,14 @@ def test_a_decision_without_the_kernel_fails_with_a_remedy(
 
 
 def test_numba_that_is_not_installed_is_missed_by_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "federator.planning.kernels.deciding", raising=False)
+    monkeypatch.delitem(sys.modules, "federator.planning.kernels.decision", raising=False)
     monkeypatch.delattr(kernels, "deciding", raising=False)
     monkeypatch.delitem(sys.modules, "federator.planning.kernels.compiled", raising=False)
     monkeypatch.delattr(kernels, "compiled", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(Unavailable, match=r"numba.*pip install"):
         kernels.kernel()
-    assert not (place / shelf.DONE).exists()
+    assert not (place / cache.DONE).exists()
 
 
 def test_the_solvers_process_ends_with_the_reason_when_it_cannot_load_the_kernel(
@@ -143,22 +143,22 @@ def test_the_solvers_process_ends_with_the_reason_when_it_cannot_load_the_kernel
 
 def test_one_compiles_at_a_time(place: Path) -> None:
     """Who comes second waits for the lock, and then finds all of it done."""
-    with shelf.alone(), (place / "compiling").open("w") as other, pytest.raises(BlockingIOError):
+    with cache.alone(), (place / "compiling").open("w") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with (place / "compiling").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    shelf.finish()
+    cache.finish()
     (place / "compiling").unlink()
-    with shelf.alone():
+    with cache.alone():
         assert not (place / "compiling").exists(), "what is done needs no lock"
 
 
 def test_a_kernel_is_named_after_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = shelf._name()
+    name = cache._name()
     assert name is not None
-    assert name == shelf._name()
-    monkeypatch.setattr(shelf, "version", lambda _package: "0")
-    assert shelf._name() != name
+    assert name == cache._name()
+    monkeypatch.setattr(cache, "version", lambda _package: "0")
+    assert cache._name() != name
 
 
 @pytest.mark.usefixtures("place")
@@ -174,9 +174,9 @@ def test_what_goes_wrong_while_compiling_is_told(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def homes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, Path]:
     """The shelf's folders: beside the sources, and at home."""
-    monkeypatch.setattr(shelf, "folder", shelf.folder.__wrapped__)
-    monkeypatch.setattr(shelf, "_name", lambda: "a")
-    monkeypatch.setattr(shelf, "_above", lambda: [tmp_path / "sources", tmp_path / "home"])
+    monkeypatch.setattr(cache, "folder", cache.folder.__wrapped__)
+    monkeypatch.setattr(cache, "_name", lambda: "a")
+    monkeypatch.setattr(cache, "_above", lambda: [tmp_path / "sources", tmp_path / "home"])
     return tmp_path / "sources/kernels-a", tmp_path / "home/kernels-a"
 
 
@@ -184,16 +184,16 @@ def test_the_first_place_that_is_finished_or_can_be_written(
     homes: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources, home = homes
-    assert shelf.folder() == sources
+    assert cache.folder() == sources
     home.mkdir(parents=True)
-    (home / shelf.DONE).touch()
-    assert shelf.folder() == home
-    (sources / shelf.DONE).touch()
+    (home / cache.DONE).touch()
+    assert cache.folder() == home
+    (sources / cache.DONE).touch()
     _read_only(monkeypatch)
-    assert shelf.folder() == sources
-    (sources / shelf.DONE).unlink()
-    (home / shelf.DONE).unlink()
-    assert shelf.folder() is None
+    assert cache.folder() == sources
+    (sources / cache.DONE).unlink()
+    (home / cache.DONE).unlink()
+    assert cache.folder() is None
 
 
 def test_what_only_another_user_may_read_is_not_finished(
@@ -201,7 +201,7 @@ def test_what_only_another_user_may_read_is_not_finished(
 ) -> None:
     sources, home = homes
     sources.mkdir(parents=True)
-    (sources / shelf.DONE).touch()
+    (sources / cache.DONE).touch()
     opened, written = Path.open, Path.touch
 
     def deny(path: Path, *args: Any, **options: Any) -> Any:
@@ -216,5 +216,5 @@ def test_what_only_another_user_may_read_is_not_finished(
 
     monkeypatch.setattr(Path, "open", deny)
     monkeypatch.setattr(Path, "touch", deny_touch)
-    assert shelf.folder() == home
-    assert not shelf.done()
+    assert cache.folder() == home
+    assert not cache.done()

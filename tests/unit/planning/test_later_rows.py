@@ -6,8 +6,8 @@ import pytest
 
 from federator.model.rules import CapRow, CapUnit, Period, Rule, Scope
 from federator.model.snapshot import JobView, PoolView, Problem
-from federator.planning.explaining.congestion import congestion
-from federator.planning.linear.columns import Columns, Kind, build
+from federator.planning.explanations.congestion import congestion
+from federator.planning.linear.columns import ColumnKind, Columns, build
 from federator.planning.linear.terms import Row
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
@@ -61,7 +61,7 @@ def test_what_is_rented_later_takes_of_the_rate_until_it_is_gone() -> None:
     jobs = line(2, deadline_at=NOW + 3 * HOUR, value_usd=300.0)
     full = a_pool(nodes=1, free=(), busy=(busy("p", "old", gpus=4, ends_at=NOW + 9 * HOUR),))
     found = table(a_world(jobs, [full], [an_offer()], [bursting(), capped(CapUnit.USD_PER_H, 10.0)]))
-    later = [c for c, kind in enumerate(found.kind) if kind == Kind.LATER]
+    later = [c for c, kind in enumerate(found.kind) if kind == ColumnKind.LATER]
     assert later
     hours = rows(found, "cap-hours/cap/usd-per-h/")
     assert not any(later[0] in row.columns for row in found.rows if row.name == "cap/cap/usd-per-h")
@@ -75,7 +75,7 @@ def test_a_budget_counts_what_is_rented_before_its_period_ends_and_nothing_after
         found = table(
             a_world(jobs, [full], [an_offer()], [bursting(), capped(CapUnit.USD, 40.0, period=Period.DAY)])
         )
-        later = [c for c, kind in enumerate(found.kind) if kind == Kind.LATER]
+        later = [c for c, kind in enumerate(found.kind) if kind == ColumnKind.LATER]
         assert later
         budget = [row for row in found.rows if row.name == "cap/cap/usd"]
         assert any(later[0] in row.columns for row in budget) == counts

@@ -6,7 +6,7 @@ import pytest
 
 from federator.model.capacity import Market
 from federator.model.plans import Place
-from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explanations.explain import explain_waiting
 from federator.planning.places.candidates import of_pools
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.wording.told import because_of

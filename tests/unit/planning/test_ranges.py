@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.planning.explaining.ranges import Between, ranges
+from federator.planning.explanations.ranges import Between, ranges
 from federator.planning.scheduling.forecast import RunForecast, lasts_s
 from tests.support.worlds import HOUR, NOW, a_job
 

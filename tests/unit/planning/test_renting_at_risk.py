@@ -10,8 +10,8 @@ from federator.model.rules import Filter, PoolSelector
 from federator.model.snapshot import JobView
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.renting.burst import Bursting
-from federator.planning.renting.case import Case, NoCase
+from federator.planning.rentals.burst import Bursting
+from federator.planning.rentals.candidate import BurstCandidate, BurstRejection
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.wording.told import told_waiting, words
 from federator.planning.world.problem import World
@@ -47,7 +47,7 @@ def test_of_jobs_that_are_alike_each_is_told_to_have_itself_approved() -> None:
     bursting_ = Bursting(world, home_forecast(world))
     for job in world.jobs:
         refusal = bursting_.case(job, world.offers(job)[0])
-        assert isinstance(refusal, NoCase)
+        assert isinstance(refusal, BurstRejection)
         assert words(refusal.reason, NOW).change.endswith(f"`federator burst approve {job.id}`")
     said = {each.job: told_waiting(each, NOW).change for each in plan_greedily(world.problem).waiting}
     assert all(f"approve {job}" in change for job, change in said.items()), said
@@ -58,7 +58,7 @@ class _Counting(Bursting):
 
     asked: ClassVar[list[tuple[str, int]]] = []
 
-    def under(self, permit: Filter, job: JobView, place: int) -> Case | NoCase:
+    def under(self, permit: Filter, job: JobView, place: int) -> BurstCandidate | BurstRejection:
         self.asked.append((permit.policy, place))
         return super().under(permit, job, place)
 
@@ -75,6 +75,6 @@ def test_of_offers_that_are_alike_one_is_asked_about_and_each_has_its_own_case()
         for place in world.offers(world.jobs[0]):
             at, case = world.places[place], counting.case(world.jobs[0], place)
             alone = Bursting(world, counting.home).case(world.jobs[0], place)
-            assert isinstance(case, Case)
+            assert isinstance(case, BurstCandidate)
             assert (case, case.place, case.policy) == (alone, place, at.site)
         assert len(counting.asked) == asked

@@ -15,9 +15,9 @@ from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, OfferView, Problem
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
-from federator.planning.renting.burst import Bursting
-from federator.planning.renting.case import Case, NoCase
-from federator.planning.renting.interruptions import INTERRUPTION_S
+from federator.planning.rentals.burst import Bursting
+from federator.planning.rentals.candidate import BurstCandidate, BurstRejection
+from federator.planning.rentals.interruptions import INTERRUPTION_S
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.wording.told import because_of, words
 from federator.planning.world.problem import World
@@ -37,7 +37,7 @@ def a_problem(job: JobView, *offers: OfferView, mode: BurstMode = BurstMode.ECON
     return a_world([job], offers=offers or (SPOT, SURE), rules=[bursting(mode=mode)])
 
 
-def case_of(problem: Problem, offer: str = "spot") -> Case | NoCase:
+def case_of(problem: Problem, offer: str = "spot") -> BurstCandidate | BurstRejection:
     """The case for renting it for the one job, or why there is none."""
     world = World(problem)
     place = next(n for n, at in enumerate(world.places) if at.pool == offer)
@@ -50,18 +50,18 @@ def due(after_s: float, **fields: Any) -> JobView:
 
 def test_spot_is_a_case_while_all_could_be_done_again_on_demand_by_the_deadline() -> None:
     case = case_of(a_problem(due(ENOUGH_S)))
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.finish_at == pytest.approx(NOW + ON_SPOT_S)
     assert case.fallback_finish_at == pytest.approx(NOW + ENOUGH_S)
     refusal = case_of(a_problem(due(ENOUGH_S - 1.0)))
-    assert isinstance(refusal, NoCase)
+    assert isinstance(refusal, BurstRejection)
     assert refusal.situation == "too-late"
     assert "it is spot: taken back at the very end" in words(refusal.reason, NOW).text
 
 
 def test_on_demand_has_no_fallback_and_needs_no_slack_for_one() -> None:
     case = case_of(a_problem(due(FRESH_S)), "sure")
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.fallback_finish_at is None
     assert case.finish_at == NOW + FRESH_S
 
@@ -71,20 +71,20 @@ def test_spot_is_rented_so_early_that_the_fallback_still_meets_the_deadline() ->
     problem = a_problem(due(ENOUGH_S + HOUR))
     full = a_pool(free=(), busy=(busy("pl-1", "job-1", nodes=2, gpus=4, ends_at=NOW + 100 * HOUR),))
     case = case_of(changed(problem, pools=(full,)))
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.rent_at == pytest.approx(NOW + HOUR - 60.0 - BOOT_S / 4)
 
 
 def test_a_job_that_asks_for_spot_takes_the_risk() -> None:
     case = case_of(a_problem(due(ON_SPOT_S, spot_policy="spot")))
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.fallback_finish_at is None
 
 
 def test_spot_that_is_late_by_itself_is_no_case_for_anybody() -> None:
     for policy in ("auto", "spot"):
         refusal = case_of(a_problem(due(ON_SPOT_S - 1.0, spot_policy=policy)))
-        assert isinstance(refusal, NoCase)
+        assert isinstance(refusal, BurstRejection)
         assert "even there it would finish at" in words(refusal.reason, NOW).text
 
 
@@ -111,7 +111,7 @@ def test_the_fallback_is_the_fastest_on_demand_machine_that_the_job_could_have(
     offers: tuple[OfferView, ...], again_s: float
 ) -> None:
     case = case_of(a_problem(due(6 * HOUR, models=("A100",)), *offers))
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.fallback_finish_at == pytest.approx(NOW + ON_SPOT_S + INTERRUPTION_S + again_s)
 
 
@@ -119,12 +119,12 @@ def test_money_for_one_of_them_only_is_no_fallback() -> None:
     """In the worst case spot costs 3 × 7,800 s and on-demand 10 × 7,800 s of rent: 6.50 and 21.67 USD."""
     enough = case_of(a_problem(due(6 * HOUR, max_cost_usd=28.2)))
     short = case_of(a_problem(due(6 * HOUR, max_cost_usd=28.1)))
-    assert isinstance(enough, Case)
-    assert isinstance(short, Case)
+    assert isinstance(enough, BurstCandidate)
+    assert isinstance(short, BurstCandidate)
     assert enough.fallback_finish_at == pytest.approx(NOW + ENOUGH_S)
     assert short.fallback_finish_at == pytest.approx(NOW + ON_SPOT_S + INTERRUPTION_S + ON_SPOT_S)
     spent = case_of(a_problem(due(6 * HOUR, max_cost_usd=28.2, spent_usd=0.1)))
-    assert isinstance(spent, Case)
+    assert isinstance(spent, BurstCandidate)
     assert spent.fallback_finish_at == short.fallback_finish_at
 
 
@@ -132,11 +132,15 @@ def test_money_for_one_of_them_only_is_no_fallback() -> None:
 def test_a_policy_that_requires_renting_takes_spot_only_where_it_is_safe_or_on_demand_is_no_safer(
     mode: BurstMode,
 ) -> None:
-    assert isinstance(case_of(a_problem(due(ENOUGH_S), mode=mode)), Case)
-    assert isinstance(case_of(a_problem(due(ENOUGH_S - 1.0), mode=mode)), NoCase), "on-demand would meet it"
-    assert isinstance(case_of(a_problem(due(FRESH_S - 1.0), mode=mode)), Case), "nothing would"
-    assert isinstance(case_of(a_problem(due(ENOUGH_S - 1.0), SPOT, mode=mode)), Case), "there is nothing else"
-    assert isinstance(case_of(a_problem(a_job(), mode=mode)), Case), "nothing is due"
+    assert isinstance(case_of(a_problem(due(ENOUGH_S), mode=mode)), BurstCandidate)
+    assert isinstance(case_of(a_problem(due(ENOUGH_S - 1.0), mode=mode)), BurstRejection), (
+        "on-demand would meet it"
+    )
+    assert isinstance(case_of(a_problem(due(FRESH_S - 1.0), mode=mode)), BurstCandidate), "nothing would"
+    assert isinstance(case_of(a_problem(due(ENOUGH_S - 1.0), SPOT, mode=mode)), BurstCandidate), (
+        "there is nothing else"
+    )
+    assert isinstance(case_of(a_problem(a_job(), mode=mode)), BurstCandidate), "nothing is due"
 
 
 def test_the_fallback_is_part_of_the_evidence() -> None:
@@ -150,12 +154,12 @@ def test_a_job_that_keeps_its_checkpoints_elsewhere_needs_time_for_what_it_does_
     """Of ten minutes that it repeats at most, and the boot of another machine: an hour of slack less than for doing all again."""
     enough_s = ON_SPOT_S + INTERRUPTION_S + BOOT_S + 600.0
     case = case_of(a_problem(due(enough_s, repeats_s=600.0)))
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.fallback_finish_at == pytest.approx(NOW + enough_s)
-    assert isinstance(case_of(a_problem(due(enough_s - 1.0, repeats_s=600.0))), NoCase)
-    assert isinstance(case_of(a_problem(due(enough_s))), NoCase), "all would be lost"
+    assert isinstance(case_of(a_problem(due(enough_s - 1.0, repeats_s=600.0))), BurstRejection)
+    assert isinstance(case_of(a_problem(due(enough_s))), BurstRejection), "all would be lost"
     whole = case_of(a_problem(due(ENOUGH_S, repeats_s=100 * HOUR)))
-    assert isinstance(whole, Case)
+    assert isinstance(whole, BurstCandidate)
     assert whole.fallback_finish_at == pytest.approx(NOW + ENOUGH_S), "no more than all of it is done again"
 
 
@@ -163,7 +167,7 @@ def test_where_the_other_machine_is_slower_the_worst_moment_is_the_beginning() -
     fast = an_offer("spot", market=Market.SPOT, price_usd_h=3.0, model="H100")
     job = due(6 * HOUR, repeats_s=600.0, speed={"H100": 2.2})
     case = case_of(a_problem(job, fast, SURE))
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.fallback_finish_at == pytest.approx(NOW + BOOT_S + INTERRUPTION_S + BOOT_S + 600.0 + HOUR)
 
 
@@ -184,15 +188,17 @@ MARGIN = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1
 def test_what_is_likely_in_time_on_a_rented_machine_is_a_case_though_it_is_planned_too_late() -> None:
     late = BOOT_S + HOUR / 1.35 + 1.0
     case = case_of(a_problem(due(late, **MARGIN)), "sure")
-    assert isinstance(case, Case)
+    assert isinstance(case, BurstCandidate)
     assert case.finish_at > NOW + late
     assert case.is_now(NOW), "there is no time to lose"
     refusal = case_of(a_problem(due(late - 2.0, **MARGIN)), "sure")
-    assert isinstance(refusal, NoCase)
+    assert isinstance(refusal, BurstRejection)
     assert (refusal.situation, words(refusal.reason, NOW).change) == ("too-late", "a deadline 16m later"), (
         "advice is to be sure"
     )
-    assert isinstance(case_of(a_problem(due(late, **MARGIN)), "spot"), NoCase), "on spot it must be sure"
+    assert isinstance(case_of(a_problem(due(late, **MARGIN)), "spot"), BurstRejection), (
+        "on spot it must be sure"
+    )
 
 
 @pytest.mark.parametrize(("value_usd", "rents"), [(30.0, True), (4.0, False)])
@@ -252,7 +258,7 @@ def test_what_is_planned_just_in_time_at_home_is_rented_for_where_the_risk_is_wo
     value_usd: float, rents: bool
 ) -> None:
     problem = beside_a_queue(due(2 * HOUR, value_usd=value_usd, **MARGIN), 0.95 * HOUR)
-    assert isinstance(case_of(problem, "sure"), Case) == rents
+    assert isinstance(case_of(problem, "sure"), BurstCandidate) == rents
     plan = decide(problem, stages=("greedy", "lp"))
     rented = [action for action in plan.actions if isinstance(action, Rent)]
     assert bool(rented) == rents
@@ -264,5 +270,5 @@ def test_what_is_planned_just_in_time_at_home_is_rented_for_where_the_risk_is_wo
 
 def test_a_run_that_is_certain_is_not_at_risk() -> None:
     refusal = case_of(beside_a_queue(due(2 * HOUR, value_usd=1000.0), 0.95 * HOUR), "sure")
-    assert isinstance(refusal, NoCase)
+    assert isinstance(refusal, BurstRejection)
     assert refusal.situation == "no-need"

@@ -15,8 +15,8 @@ from federator.model.changes import MoreHosts
 from federator.model.plans import Plan, Rent
 from federator.model.snapshot import JobView, OfferView, PoolView, Problem
 from federator.planning.checks import check, check_actions
-from federator.planning.explaining.changes import apply
-from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explanations.changes import apply
+from federator.planning.explanations.explain import explain_waiting
 from federator.planning.linear import columns as cut
 from federator.planning.places.candidates import Candidate
 from federator.planning.places.stocks import Stocks

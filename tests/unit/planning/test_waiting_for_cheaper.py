@@ -13,8 +13,8 @@ from federator.model.plans import Place, Plan
 from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, Problem
 from federator.planning.checks import check
-from federator.planning.explaining.changes import apply
-from federator.planning.explaining.explain import explain_waiting
+from federator.planning.explanations.changes import apply
+from federator.planning.explanations.explain import explain_waiting
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.wording.told import told_waiting

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from federator.planning.renting.warmth import LEAST_TIMES, Keeping, Wait, saved_s, worth_keeping
+from federator.planning.rentals.warmth import LEAST_TIMES, Keeping, Wait, saved_s, worth_keeping
 from tests.support.dispatch import OFFER
 
 HOUR = 3600.0

@@ -15,7 +15,7 @@ from federator.model.snapshot import Problem
 from federator.ports import Solver
 from federator.solving import child
 from federator.solving.child import ChildSolver
-from federator.solving.frames import STAGES, Ask, Told, body_length, pack
+from federator.solving.frames import STAGES, Ask, Reply, body_length, pack
 from federator.solving.inline import InlineSolver
 from federator.solving.worker import answer
 from tests.support.waiting import PATIENCE_S, wait_until
@@ -141,8 +141,8 @@ async def test_an_answer_that_is_no_plan_is_not_handed_on(
 ) -> None:
     assert await solver.start()
 
-    async def nonsense(_process: object) -> Told:
-        return Told(number=1, plan=b"\xc1")
+    async def nonsense(_process: object) -> Reply:
+        return Reply(number=1, plan=b"\xc1")
 
     monkeypatch.setattr(solver, "_read", nonsense)
     assert await ask(solver) is None
@@ -218,7 +218,7 @@ def test_an_error_while_deciding_is_an_answer() -> None:
 def test_frames_over_the_limit_are_refused_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("federator.solving.frames.MAX_FRAME_BYTES", 10)
     with pytest.raises(ValueError, match="over the limit"):
-        pack(Told(number=1, plan=bytes(100)))
+        pack(Reply(number=1, plan=bytes(100)))
     with pytest.raises(ValueError, match="over the limit"):
         body_length((11).to_bytes(4, "big"))
 

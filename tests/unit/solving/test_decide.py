@@ -9,7 +9,7 @@ from federator.model.plans import Plan, Rent
 from federator.model.rules import CapRow, CapUnit, Period, Scope
 from federator.model.snapshot import PoolView, Problem
 from federator.planning.linear import columns
-from federator.planning.linear.columns import Kind
+from federator.planning.linear.columns import ColumnKind
 from federator.planning.plans import greedy
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator, Scored
@@ -132,7 +132,7 @@ def test_future_columns_stay_within_what_frees() -> None:
     table = columns.build(evaluator)
     relaxed = linear.solve(table)
     assert relaxed is not None
-    never = sum(v for v, kind in zip(relaxed.values, table.kind, strict=True) if kind == Kind.NEVER)
+    never = sum(v for v, kind in zip(relaxed.values, table.kind, strict=True) if kind == ColumnKind.NEVER)
     assert never > 300
 
 

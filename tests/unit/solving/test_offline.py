@@ -10,15 +10,15 @@ from federator.kernel.errors import Invalid
 from federator.model.plans import Severity
 from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import Problem
-from federator.planning.explaining.ranges import ranges
+from federator.planning.explanations.ranges import ranges
 from federator.planning.linear import columns as cut
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
-from federator.solving import judging
+from federator.solving import plan_check
 from federator.solving.certify import certify, proven_bound
 from federator.solving.glop import Matrix, Model
-from federator.solving.judging import judge
 from federator.solving.offline import run
+from federator.solving.plan_check import judge
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
 from federator.wire.solver_plan import Assignment, Objective, PlanFile
 from tests.support.examples import examples
@@ -206,7 +206,7 @@ def test_what_is_not_claimed_is_not_proven() -> None:
 def test_what_cannot_be_proven_again_counts_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = _crowded()
     plan = _run(problem, proven=True)
-    monkeypatch.setattr(judging, "certify", lambda *_: None)
+    monkeypatch.setattr(plan_check, "certify", lambda *_: None)
     verdict = judge(problem, plan)
     assert (verdict.differences, verdict.certificate) == (("certificate",), None)
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from federator.model.sites import LocalWork
-from federator_agent.core.lending import Host
+from federator_agent.core.lent_capacity import Host
 from federator_agent.kube.capacity import Cluster, PoolPlace, Size
-from federator_agent.kube.lots import pool_name
+from federator_agent.kube.device_sets import pool_name
 from federator_agent.kube.objects import Node, Pod, mib, milli, quantity
 from federator_agent.kube.settings import KubePool, KubeSettings
 
@@ -55,8 +55,8 @@ def test_what_is_asked_for_is_rounded_up() -> None:
 def test_a_node_is_of_the_pool_of_its_gpus() -> None:
     machine = CLUSTER.machine(node())
     assert machine is not None
-    (lot,) = machine.lots
-    assert (lot.pool, lot.model, lot.gpu_memory_mib, lot.units) == (
+    (device_set,) = machine.device_sets
+    assert (device_set.pool, device_set.model, device_set.gpu_memory_mib, device_set.units) == (
         "nvidia-a100-sxm4-80gb",
         "A100",
         81920,
@@ -68,7 +68,7 @@ def test_a_node_is_of_the_pool_of_its_gpus() -> None:
 def test_a_node_without_gpus_is_of_the_cpu_pool() -> None:
     machine = CLUSTER.machine(node(labels={}))
     assert machine is not None
-    assert [lot.pool for lot in machine.lots] == ["cpu"]
+    assert [device_set.pool for device_set in machine.device_sets] == ["cpu"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_configured_pools_choose_by_label_and_the_rest_is_not_ours() -> None:
     cluster = Cluster(KubeSettings(image="i", pools=(pool,)), "here")
     machine = cluster.machine(node(labels={"tier": "fast", "other": "1"}))
     assert machine is not None
-    assert [(lot.pool, lot.units) for lot in machine.lots] == [("fast", 0)]
+    assert [(device_set.pool, device_set.units) for device_set in machine.device_sets] == [("fast", 0)]
     assert cluster.machine(node(labels={"tier": "slow"})) is None
     assert cluster.place("fast", ()) == PoolPlace({"tier": "fast"}, (), "x.com/gpu")
     assert cluster.place("cpu", ()) is None
@@ -116,9 +116,9 @@ def test_configured_pools_choose_by_label_and_the_rest_is_not_ours() -> None:
 def test_pods_are_sent_where_the_pool_is() -> None:
     label = "nvidia.com/gpu.product"
     assert CLUSTER.place("cpu", ()) == PoolPlace({}, (label,))
-    lots = CLUSTER.lots(node(labels={label: "A 100/x"}))
-    assert CLUSTER.place(pool_name("A 100/x"), lots) == PoolPlace({label: "A 100/x"})
-    assert CLUSTER.place("gone", lots) is None
+    device_sets = CLUSTER.device_sets(node(labels={label: "A 100/x"}))
+    assert CLUSTER.place(pool_name("A 100/x"), device_sets) == PoolPlace({label: "A 100/x"})
+    assert CLUSTER.place("gone", device_sets) is None
 
 
 def test_a_pod_counts_as_the_scheduler_counts_it() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from federator.model.jobs import JobSpec
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.kube import manifests
 from federator_agent.kube.capacity import PoolPlace

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from federator_agent.kube.carrying import _open_to_all
+from federator_agent.kube.data_mover import _open_to_all
 
 
 def test_what_links_lead_to_is_left_as_it_is(tmp_path: Path) -> None:

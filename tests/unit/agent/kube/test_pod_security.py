@@ -12,13 +12,13 @@ from federator.kernel.errors import Invalid
 from federator.model.jobs import Input, JobSpec, Resources
 from federator.model.whose import Whose
 from federator.wire.records import decode
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Carrier
 from federator_agent.kube import manifests
 from federator_agent.kube.capacity import PoolPlace
 from federator_agent.kube.checks import notes
-from federator_agent.kube.laden import laden
+from federator_agent.kube.pod_volumes import laden
 from federator_agent.kube.security import NOBODY
 from federator_agent.kube.settings import KubeData, KubeSettings, KubeVolume
 from federator_agent.runtime import Surroundings, Tasks

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from federator.model.sites import LocalWork
-from federator_agent.core.lending import Host
+from federator_agent.core.lent_capacity import Host
 from federator_agent.slurm.capacity import view
 from federator_agent.slurm.output import (
     Node,

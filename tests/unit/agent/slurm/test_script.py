@@ -8,7 +8,7 @@ import pytest
 
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import DesiredEntry, Order
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
 from federator_agent.slurm.script import Target, batch_script, command_script, sbatch_options
 from federator_agent.slurm.settings import Account

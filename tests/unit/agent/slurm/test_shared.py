@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from federator.kernel.clock import SystemClock
 from federator.model.jobs import JobSpec, Resources
 from federator_agent.core import events as ev
-from federator_agent.core.lending import Slot
+from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Carrier
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.slurm.folder import Folder, Intent, Marks
 from federator_agent.slurm.output import Job
-from federator_agent.slurm.queue import Look
+from federator_agent.slurm.queue import QueueSnapshot
 from federator_agent.slurm.runtime import SlurmRuntime
 from federator_agent.slurm.settings import Account, SlurmSettings
 from federator_agent.spool import Spool, write_durably
@@ -160,8 +160,8 @@ async def test_marks_that_cannot_be_read_for_a_while_fail_nobodys_job(
 ) -> None:
     read, there = [OSError(116, "Stale file handle"), ValueError("half a number")], Folder.marks
 
-    async def look(_within_s: float = 0.0) -> Look:
-        return Look([Job("7", "p1", "RUNNING")], 0.0)
+    async def look(_within_s: float = 0.0) -> QueueSnapshot:
+        return QueueSnapshot([Job("7", "p1", "RUNNING")], 0.0)
 
     def marks(folder: Folder) -> Marks:
         if read:

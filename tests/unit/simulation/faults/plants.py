@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from federator.control.leases import executor
+from federator.control.maintenance import sweeper
 from federator.control.record import leadership, records
 from federator.control.record.records import Changes
-from federator.control.renting import executor
-from federator.control.reports import fencing, gangs, progress
-from federator.control.submitting import series_runs
-from federator.control.upkeep import sweeper
+from federator.control.reports import fencing, gangs, statuses
+from federator.control.submission import series_runs
 from federator.kernel import ids
 from federator.model import series
 from federator.model.placements import Order, PlacementReport, PlacementStatus
 from federator.model.rules import CapRow, CapUnit
 from federator.ports import Transaction
-from federator_agent.core import admitting, draft, machine
+from federator_agent.core import admission, machine, transition
+from federator_agent.core.capacity_report import free_now
 from federator_agent.core.instructions import FindRanks, Persist, StartRanks
-from federator_agent.core.reporting import free_now
 from federator_policies.documents import compile_set
 from tests.lab.faults import agents, dispatchers
 from tests.lab.faults.plan import draw
@@ -73,7 +73,7 @@ def forget_a_lease(patch: Patch) -> None:
 
 def drop_a_terminal_status(patch: Patch) -> None:
     """One success in three is acknowledged and not written."""
-    changes = progress.Progress._changes
+    changes = statuses.StatusHandler._changes
     seen: list[str] = []
 
     def forgetful(self: Any, member: str, report: Any) -> Changes:
@@ -83,12 +83,12 @@ def drop_a_terminal_status(patch: Patch) -> None:
                 return Changes()
         return changes(self, member, report)
 
-    patch.setattr(progress.Progress, "_changes", forgetful)
+    patch.setattr(statuses.StatusHandler, "_changes", forgetful)
 
 
 def acknowledge_before_it_is_durable(patch: Patch) -> None:
     """Statuses are acknowledged while they are being written."""
-    absorb = progress.Progress.absorb
+    absorb = statuses.StatusHandler.absorb
     writing: set[asyncio.Task[int]] = set()
 
     async def hasty(self: Any, member: str, reports: tuple[PlacementReport, ...]) -> int:
@@ -96,7 +96,7 @@ def acknowledge_before_it_is_durable(patch: Patch) -> None:
         highest: int = max((report.seq for report in reports), default=0)
         return highest
 
-    patch.setattr(progress.Progress, "absorb", hasty)
+    patch.setattr(statuses.StatusHandler, "absorb", hasty)
 
 
 def write_as_a_deposed_leader(patch: Patch) -> None:
@@ -117,13 +117,13 @@ def act_as_a_deposed_leader(patch: Patch) -> None:
 
 def start_before_it_is_written(patch: Patch) -> None:
     """An agent writes its intent down after it has acted on it."""
-    finish = draft.Draft.finish
+    finish = transition.Transition.finish
 
     def late(self: Any) -> Any:
         state, instructions = finish(self)
         return state, sorted(instructions, key=lambda each: isinstance(each, Persist))
 
-    patch.setattr(draft.Draft, "finish", late)
+    patch.setattr(transition.Transition, "finish", late)
 
 
 def start_again_after_a_restart(patch: Patch) -> None:
@@ -149,7 +149,7 @@ def believe_what_a_wiped_disk_forgot(patch: Patch) -> None:
     async def careless(_self: Any, _member: str, _known: Any) -> None:
         return None
 
-    patch.setattr(progress.Progress, "rebooted", careless)
+    patch.setattr(statuses.StatusHandler, "rebooted", careless)
 
 
 def reuse_a_placement_id(patch: Patch) -> None:
@@ -183,7 +183,7 @@ def start_half_a_gang(patch: Patch) -> None:
 
 def seat_on_what_is_taken(patch: Patch) -> None:
     """An agent does not take off what it has given away already."""
-    patch.setattr(admitting, "free_now", lambda state, pool, _records: free_now(state, pool, {}))
+    patch.setattr(admission, "free_now", lambda state, pool, _records: free_now(state, pool, {}))
 
 
 def forget_a_queue_limit(patch: Patch) -> None:

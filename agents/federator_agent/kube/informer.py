@@ -1,0 +1,157 @@
+"""A copy of one kind of object, kept by hand: listed in pages, then watched, and listed again whenever the watch cannot go on.
+
+What is kept of each object is for the caller to say, so that a cluster of thousands of pods takes kilobytes where the client's own models take
+megabytes. An object that is `None` to the caller is not kept at all.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Generic, TypeVar
+
+import aiohttp
+import msgspec
+
+from federator.kernel.errors import FederatorError, Unavailable
+from federator.retry import Backoff
+from federator.wire.jsontext import Reader, read
+from federator_agent.kube.api import Api, TooOld
+from federator_agent.kube.objects import Struct
+
+PAGE = 500
+WATCH_S = 120
+"""So long the server keeps a watch open; then it goes on from where it was."""
+SILENCE_S = WATCH_S + 30.0
+BACKOFF = Backoff(0.2, 15.0)
+MAX_LINE_BYTES = 16 * 2**20
+log = logging.getLogger("federator_agent.kube")
+
+Seen = TypeVar("Seen", bound=Struct)
+Kept = TypeVar("Kept")
+
+
+class _ListMeta(Struct, frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(Struct, Generic[Seen], frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[Seen, ...] = ()
+
+
+class _Version(Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    code: int = 0
+    message: str = ""
+
+
+class _Change(Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class Informer(Generic[Seen, Kept]):
+    """Objects by name (`namespace/name` across namespaces). `changed` is told each name whose object is new, another, or gone (None)."""
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        kind: type[Seen],
+        keep: Callable[[Seen], tuple[str, Kept | None]],
+        changed: Callable[[str, Kept | None], None],
+        query: Mapping[str, str] | None = None,
+    ) -> None:
+        """`keep`: the name of an object and what is kept of it."""
+        self._api, self._path, self._query = api, path, dict(query or {})
+        self._keep, self._changed = keep, changed
+        self._object: Reader[Seen] = Reader(kind)
+        self._change: Reader[_Change] = Reader(_Change)
+
+        self._page: Reader[_Page[Seen]] = Reader(_Page[kind])  # type: ignore[valid-type]
+        self.items: dict[str, Kept] = {}
+        self.synced = asyncio.Event()
+        """Set once the whole has been listed."""
+        self.trouble = ""
+        """Why it cannot be kept now; empty: it is."""
+
+    async def run(self) -> None:
+        """Keep it, for ever."""
+        failures = 0
+        while True:
+            try:
+                version = await self._list()
+                self.trouble = ""
+                self.synced.set()
+                failures = 0
+                while True:
+                    version = await self._watch(version)
+            except TooOld:
+                log.info("%s: listing again, the changes since are gone", self._path)
+            except (FederatorError, msgspec.MsgspecError) as error:
+                self.trouble = str(error)
+                log.warning("%s: %s; listing again", self._path, error)
+            failures += 1
+            await asyncio.sleep(BACKOFF.pause_s(failures))
+
+    def put(self, name: str, kept: Kept | None) -> None:
+        """Take over what is known by other means."""
+        if kept is None:
+            if self.items.pop(name, None) is None:
+                return
+        else:
+            self.items[name] = kept
+        self._changed(name, kept)
+
+    async def _list(self) -> str:
+        """All of it, page by page; the version that a watch goes on from. The pages are of one version, however long they take."""
+        present: set[str] = set()
+        token, version = "", ""
+        while True:
+            query = self._query | {"limit": str(PAGE)} | ({"continue": token} if token else {})
+            page = self._page.decode(await self._api.ask("GET", self._path, query=query))
+            for each in page.items:
+                present.add(self._take(each))
+            token, version = page.metadata.continue_, page.metadata.resource_version
+            if not token:
+                break
+        for name in self.items.keys() - present:
+            self.put(name, None)
+        return version
+
+    def _take(self, each: Seen) -> str:
+        name, kept = self._keep(each)
+        if kept is None or self.items.get(name) != kept:
+            self.put(name, kept)
+        return name
+
+    async def _watch(self, version: str) -> str:
+        """Take up changes until the server ends the watch; the version to go on from."""
+        query = self._query | {
+            "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_S), "resourceVersion": version,
+        }  # fmt: skip
+        async with self._api.stream(self._path, query, silence_s=SILENCE_S) as body:
+            async for line in _lines(body):
+                change = self._change.decode(line)
+                about = read(change.object, _Version)
+                if change.type == "ERROR":
+                    raise TooOld(about.message) if about.code == 410 else Unavailable(about.message)
+                version = about.metadata.resource_version
+                if change.type == "DELETED":
+                    self.put(self._keep(self._object.decode(change.object))[0], None)
+                elif change.type != "BOOKMARK":
+                    self._take(self._object.decode(change.object))
+        return version
+
+
+async def _lines(body: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Whole lines of any length within reason."""
+    rest = b""
+    async for data in body.iter_any():
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > MAX_LINE_BYTES:
+            raise Unavailable("a line of the answer of the API server is longer than any object may be")
+        for line in lines:
+            if line.strip():
+                yield line

@@ -1,0 +1,308 @@
+"""Brings a placement to its gate: pods made together, scheduled together or taken back, work directory and set-up, each rank by itself.
+
+All of it may be done again after a restart of the agent: names make a pod the same pod, and markers in it say how far it came.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Permanent, Unavailable
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause, PlacementStatus
+from federator.wire.needs import DATA, needs_of
+from federator_agent.core.state import Record
+from federator_agent.kube import commands, manifests
+from federator_agent.kube.api import Api
+from federator_agent.kube.capacity import Cluster
+from federator_agent.kube.manifests import MAIN, SIDE, pod_name
+from federator_agent.kube.objects import Pod, instant_at
+from federator_agent.kube.pod_status import end_of, quiet, trouble_of, unscheduled
+from federator_agent.kube.pod_volumes import laden
+from federator_agent.kube.pods import LOOK_AGAIN_S, Pods
+from federator_agent.kube.ranks import Ranks
+from federator_agent.kube.settings import KubeSettings
+from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
+
+IMAGE_PATIENCE_S = 20.0
+"""A pull that fails is tried again by the kubelet for so long before it counts as failed: registries have bad moments."""
+AGAIN_S = 1.0
+KILLED = 128
+"""Exit codes from here on are those of commands that were killed, with the container that they ran in."""
+log = logging.getLogger("federator_agent.kube")
+
+
+class Preparation:
+    """What happens before the gate."""
+
+    def __init__(
+        self,
+        api: Api,
+        pods: Pods,
+        ranks: Ranks,
+        around: Surroundings,
+        settings: KubeSettings,
+        cluster: Cluster,
+    ) -> None:
+        self._api, self._pods, self._ranks = api, pods, ranks
+        self._around, self._settings, self._cluster = around, settings, cluster
+        self._making: dict[str, asyncio.Task[list[BaseException]]] = {}
+
+    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+        """Return when all ranks wait at their gates. Raises `StagingError`; then nothing of it runs or keeps a node."""
+        placement = record.entry.placement
+        await self._pods.synced()
+        try:
+            archive = await self._archive(spec)
+            await self._create(record, spec)
+            await self._scheduled(record)
+            await self._staged(record, spec, archive, setting_up)
+        except StagingRefused:
+            await self.take_back(placement)
+            raise
+        except StagingError:
+            await self._end(placement)
+            raise
+        pods = {rank: self._pods.mirror.items.get(pod_name(placement, rank)) for rank in record.entry.ranks}
+        hosts = {rank: pod.spec.node_name for rank, pod in pods.items() if pod is not None}
+        return Prepared(manifests.PORT, hosts)
+
+    async def _archive(self, spec: JobSpec) -> Path | None:
+        if spec.workdir is None:
+            return None
+        archive = self._around.spool.directory / "blobs" / spec.workdir
+        archive.parent.mkdir(exist_ok=True)
+        try:
+            if not archive.exists():
+                await self._around.bulk.blob(spec.workdir, archive)
+        except (Permanent, OSError) as error:
+            raise StagingError(Cause.STAGING, f"the work directory cannot be fetched: {error}") from None
+        return archive
+
+    async def _create(self, record: Record, spec: JobSpec) -> None:
+        """All at once. What is there already is taken for what it is: the names are never used for anything else."""
+        device_sets = (
+            device_set for node in self._pods.nodes.items.values() for device_set in node.device_sets
+        )
+        place = self._cluster.place(record.entry.pool, device_sets)
+        if place is None:
+            raise StagingRefused(f"there is no pool {record.entry.pool} at the cluster any more")
+        if spec.resources.gpus.count and any(slot.share_milli != place.part_milli for slot in record.slots):
+            raise StagingRefused(f"the GPUs of pool {record.entry.pool} are cut in another way by now")
+        site = self._around.site
+        try:
+            if len(record.entry.ranks) > 1:
+                await self._pods.create_service(manifests.service(record, site))
+                await self._pods.create_policy(manifests.network_policy(record, site))
+            hidden = [self._around.secrets[name].kubernetes for name in spec.secrets or ()]
+            made = [
+                manifests.pod(record, spec, rank, place, self._settings, site, hidden)
+                for rank in record.entry.ranks
+            ]
+            laden(made, record, spec, self._settings, self._around)
+            await self._make(record.entry.placement, made)
+        except (Forbidden, Invalid) as error:
+            raise StagingRefused(f"the cluster does not take its pods: {error}") from None
+        except FederatorError as error:
+            raise StagingRefused(f"its pods could not be made: {error}") from None
+
+    async def _make(self, placement: str, pods: list[dict[str, Any]]) -> None:
+        """Return when no request to make a pod is under way any more. Raises the first one's error."""
+        # A preparation that is given up must still learn what there is: a pod that comes later is nobody's.
+        making = asyncio.create_task(self._made(pods))
+        self._making[placement] = making
+        making.add_done_callback(lambda _: self._making.pop(placement, None))
+        for error in await asyncio.shield(making):
+            raise error
+
+    async def _made(self, pods: list[dict[str, Any]]) -> list[BaseException]:
+        results = await asyncio.gather(*map(self._pods.create, pods), return_exceptions=True)
+        return [result for result in results if result is not None]
+
+    async def _scheduled(self, record: Record) -> None:
+        """All pods have a node, or time is up."""
+        placement, give_up_at = record.entry.placement, 0.0
+        while True:
+            pods = [self.live(record, rank) for rank in record.entry.ranks]
+            left = [pod for pod in pods if not pod.spec.node_name]
+            if not left:
+                return
+            first_at = min(instant_at(pod.metadata.creation_timestamp) for pod in pods)
+            give_up_at = give_up_at or max(first_at, time.time() - 1.0) + self._settings.start_within_s
+            if time.time() >= give_up_at:
+                said = next(
+                    (why for pod in left if (why := unscheduled(pod))), "the scheduler has not said why"
+                )
+                within = f"{self._settings.start_within_s:g} s"
+                message = f"{len(left)} of {len(pods)} pods found no node within {within}: {said}"
+                raise StagingRefused(message)
+            await self._pods.wait(placement, min(5.0, max(0.05, give_up_at - time.time())))
+
+    def live(self, record: Record, rank: int) -> Pod:
+        """A rank's pod, which should be on its way to its gate. Raises `StagingError` when it cannot be any more."""
+        name = pod_name(record.entry.placement, rank)
+        pod = self._pods.mirror.items.get(name)
+        if pod is None:
+            raise StagingLost(f"rank {rank}: its pod was removed from the cluster before it began")
+        end = end_of(pod, time.time())
+        if end is not None and pod.state(MAIN).terminated is not None and end.exit_code is not None:
+            terminated = pod.state(MAIN).terminated
+            assert terminated is not None
+            if end.cause is not None:
+                raise StagingError(end.cause, f"rank {rank}: in its set-up: {end.detail}", end.exit_code)
+            if terminated.message.strip() == "set-up":
+                message = f"the set-up ended with exit code {end.exit_code}; the log has its output"
+                raise StagingError(Cause.SETUP, message, end.exit_code)
+            why = end.detail or f"its container ended with exit code {end.exit_code} before its gate"
+            raise StagingError(Cause.STAGING, f"rank {rank}: {why}", end.exit_code)
+        if end is not None:
+            raise StagingLost(f"rank {rank}: {end.detail}", end.cause or Cause.NODE_LOST)
+        if pod.metadata.deletion_timestamp:
+            raise StagingLost(f"rank {rank}: its pod was deleted at the cluster", Cause.EVICTED)
+        return pod
+
+    async def _staged(
+        self, record: Record, spec: JobSpec, archive: Path | None, setting_up: Callable[[], None]
+    ) -> None:
+        left = set(record.entry.ranks)
+
+        def staged(rank: int) -> None:
+            left.discard(rank)
+            if not left and spec.setup:
+                setting_up()
+
+        tasks = [
+            asyncio.create_task(self._stage(record, rank, archive, staged, carries=DATA in needs_of(spec)))
+            for rank in record.entry.ranks
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _stage(
+        self, record: Record, rank: int, archive: Path | None, staged: Callable[[int], None], *, carries: bool
+    ) -> None:
+        """One rank, up to its gate: looked after by watching its pod while a command in it waits."""
+        pod = await self._side_runs(record, rank)
+        self._ranks.follow(record.entry.placement, rank, pod)
+        while True:
+            pod = self.live(record, rank)
+            work = asyncio.create_task(self._run_stage(pod, rank, archive, staged, carries=carries))
+            watch = asyncio.create_task(self._main_fails(record, rank))
+            try:
+                await asyncio.wait([work, watch], return_when=asyncio.FIRST_COMPLETED)
+                if watch.done():
+                    watch.result()
+                if work.done():
+                    return work.result()
+            except commands.CommandFailed as error:
+                if error.exit_code == commands.WRONG_POD:
+                    raise StagingLost(f"rank {rank}: another pod has its name") from None
+                if error.exit_code == commands.UNBROUGHT:
+                    raise _unbrought(error.said) from None
+                if error.exit_code != commands.MAIN_OVER and error.exit_code < KILLED:
+                    message = f"rank {rank}: the work directory could not be unpacked: {error}"
+                    raise StagingError(Cause.STAGING, message) from None
+                log.info("rank %d of %s is over before its gate", rank, record.entry.placement)
+            except (Unavailable, NotFound) as error:
+                log.info("staging rank %d of %s: %s; trying again", rank, record.entry.placement, error)
+            finally:
+                for task in (work, watch):
+                    task.cancel()
+                await asyncio.gather(work, watch, return_exceptions=True)
+            await self._pods.wait(record.entry.placement, AGAIN_S)
+
+    async def _run_stage(
+        self, pod: Pod, rank: int, archive: Path | None, staged: Callable[[int], None], *, carries: bool
+    ) -> None:
+        size = archive.stat().st_size if archive else 0  # noqa: ASYNC240 - it is there
+        path, uid = self._pods.path(pod.metadata.name), pod.metadata.uid
+        words = (str(size), "data" if carries else "")
+        async with commands.run(self._api, path, commands.STAGE, uid, *words, stdin=True) as command:
+            async for line in command.lines():
+                if line == "want" and archive is not None:
+                    await command.send_file(archive)
+                elif line == "staged":
+                    staged(rank)
+
+    async def _side_runs(self, record: Record, rank: int) -> Pod:
+        troubled_at = 0.0
+        while True:
+            pod = self.live(record, rank)
+            if pod.state(SIDE).running is not None and pod.state(MAIN).waiting is None:
+                return pod
+            troubled_at = self._troubled(pod, rank, troubled_at)
+            await self._pods.wait(record.entry.placement, AGAIN_S)
+
+    async def _main_fails(self, record: Record, rank: int) -> None:
+        """Return never; raise when the pod comes to nothing."""
+        troubled_at = 0.0
+        while True:
+            pod = self.live(record, rank)
+            troubled_at = self._troubled(pod, rank, troubled_at)
+            if pod.spec.node_name and await self._node_gone(pod.spec.node_name):
+                raise StagingLost(
+                    f"rank {rank}: its node {pod.spec.node_name} is no longer part of the cluster"
+                )
+            await self._pods.wait(record.entry.placement)
+
+    async def _node_gone(self, node: str) -> bool:
+        try:
+            return await self._pods.node_gone(node)
+        except FederatorError:
+            return False
+
+    def _troubled(self, pod: Pod, rank: int, since_at: float) -> float:
+        """Since when it has been in trouble, 0.0 for not; raises when that has been too long."""
+        trouble = trouble_of(pod)
+        if trouble is None:
+            return 0.0
+        since_at = since_at or time.time()
+        if not trouble.lasting and time.time() - since_at < IMAGE_PATIENCE_S:
+            return since_at
+        if trouble.ours:
+            raise StagingRefused(f"rank {rank}: the site's side container: {trouble.message}")
+        raise StagingError(trouble.cause, f"rank {rank}: {trouble.message}")
+
+    async def _end(self, placement: str) -> None:
+        """Of a placement that can never start nothing may keep a node. Its objects stay until the dispatcher knows."""
+        try:
+            await asyncio.gather(*map(self._pods.delete, await self._pods.of(placement)))
+        except FederatorError as error:
+            log.warning("the pods of %s could not be ended: %s", placement, error)
+
+    async def take_back(self, placement: str) -> None:
+        """End and remove all of it; return when nothing of it runs. However long that takes: until then its nodes are not free."""
+        if (making := self._making.get(placement)) is not None:
+            await asyncio.wait([making])
+        pause_s = 0.2
+        while True:
+            try:
+                pods = await self._pods.of(placement)
+                await asyncio.gather(*(self._pods.delete(pod) for pod in pods if not quiet(pod)))
+                for pod in pods:
+                    if quiet(pod) or (pod.spec.node_name and await self._pods.node_gone(pod.spec.node_name)):
+                        await self._pods.release(pod)
+                if not pods:
+                    await self._pods.delete_service(placement)
+                    return
+                await self._pods.wait(placement, pause_s)
+                pause_s = min(LOOK_AGAIN_S, pause_s * 1.5)  # a node may be silent for days
+            except FederatorError as error:
+                log.warning("the pods of %s cannot be taken back yet: %s", placement, error)
+                await asyncio.sleep(AGAIN_S)
+
+
+def _unbrought(said: str) -> StagingError:
+    """What moves a pod's data has said why it cannot: the kind of the failure first, then in words."""
+    status, _, message = said.partition("\n")
+    if status == PlacementStatus.REFUSED:
+        return StagingRefused(message)
+    return StagingError(Cause.STAGING, message)

@@ -1,0 +1,153 @@
+"""What jobs leave: their logs and their outputs."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from federator.cli.arrays import names_array
+from federator.cli.jobs import JobName
+from federator.cli.log_lines import LogLines
+from federator.cli.output import say
+from federator.cli.phrases import moment_at, plain
+from federator.cli.sanitize import LogOutput
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask
+from federator.kernel.errors import Invalid
+from federator.wire.http import JobDetail
+from federator.wire.log_times import LogPart
+
+if TYPE_CHECKING:
+    from federator.client import Verbs
+
+
+def logs(
+    job: JobName,
+    *,
+    follow: Annotated[bool, Parameter(name=("-f", "--follow"), negative="")] = False,
+    node: int = 0,
+    attempt: int | None = None,
+    all: Annotated[bool, Parameter(negative="")] = False,  # noqa: A002 - the option's name
+    tail: int | None = None,
+    since: str | None = None,
+    grep: str | None = None,
+    timestamps: Annotated[bool, Parameter(name=("-t", "--timestamps"), negative="")] = False,
+    raw: Annotated[bool, Parameter(negative="")] = False,
+    connection: Connection = HERE,
+) -> None:
+    """Show what a job has written. Kept after the site is gone.
+
+    On a terminal, letters that could steer it are shown as signs; files and pipes get the bytes as they are.
+
+    Parameters
+    ----------
+    job:
+        Id or name; `'sweep[3]'` is a task of an array.
+    follow:
+        Go on until the job has ended, over restarts of the dispatcher and of the job.
+    node:
+        Which node of a gang.
+    attempt:
+        Which attempt, counted from 1; without it the newest. `federator show JOB` lists them.
+    all:
+        All attempts, oldest first, each below a line that names it.
+    tail:
+        Only the last lines, this many.
+    since:
+        Only what was written from then on: an instant such as 2026-12-01T00:00:00Z, or how long ago, such as 10m.
+    grep:
+        Only lines that this regular expression matches.
+    timestamps:
+        Put before each line when it was written, to a second or so (UTC); `-` where that was not recorded.
+    raw:
+        Give a terminal all bytes as they are, colours too: for jobs that you trust.
+    """
+    if all and (attempt is not None or follow):
+        raise Invalid(
+            "goes with neither --attempt nor --follow", field="--all", remedy="leave one of them out"
+        )
+    since_at = moment_at(since, "--since", time.time()) if since else 0.0
+    lines = LogLines(grep, timestamps=timestamps)
+
+    async def write(client: "Verbs") -> None:
+        detail = await client.job(job)
+        _check_node(detail, node)
+        if follow:
+            client.transport.patience_s = LONG_PATIENCE_S
+        out = LogOutput(raw=raw)
+        for number, heading in _attempts(detail) if all else ((attempt, b""),):
+            out.write(heading)
+            parts = client.log_parts(
+                detail.job.id,
+                node=node,
+                tail=tail,
+                since=since_at,
+                times=timestamps,
+                attempt=number,
+                follow=follow,
+            )
+            await _copy(parts, lines, out)
+
+    ask(connection, write)
+
+
+async def _copy(parts: AsyncIterator[LogPart], lines: LogLines, out: LogOutput) -> None:
+    async for part in parts:
+        for piece in (part.data,) if lines.whole else lines.take(part):
+            out.write(piece)
+    for piece in lines.end():
+        out.write(piece)
+
+
+def _check_node(detail: JobDetail, node: int) -> None:
+    nodes = detail.spec.nodes
+    if not 0 <= node < nodes:
+        there = f"its nodes are 0 to {nodes - 1}" if nodes > 1 else "it has node 0 only"
+        raise Invalid(f"{detail.job.name} has no node {node}", field="--node", remedy=there)
+
+
+def _attempts(detail: JobDetail) -> Iterator[tuple[int, bytes]]:
+    """Each attempt's number, and the line above its log, as `tail` has them above files."""
+    for each in detail.attempts:
+        blank = "" if each is detail.attempts[0] else "\n"
+        heading = f"{blank}==> attempt {each.attempt} at {each.site}: {each.status} <==\n"
+        yield each.attempt, heading.encode()
+
+
+def download(
+    job: JobName,
+    *,
+    into: Annotated[Path | None, Parameter(name=("-d", "--into"))] = None,
+    connection: Connection = HERE,
+) -> None:
+    """Fetch the files that a job's `outputs` named, and print where they are.
+
+    Parameters
+    ----------
+    job:
+        Id or name; `'sweep[3]'` is a task of an array, and the name of an array all its tasks, each in a folder with its index.
+    into:
+        Folder to put them below; else one with the job's name.
+    """
+
+    async def fetch(client: "Verbs") -> list[Path]:
+        record = (await client.job(job)).job
+        if names_array(job, record):
+            assert record.array is not None
+            return await client.download_all(await client.array(record.array), into or Path(record.name))
+        folder = into or Path(
+            record.name if record.array_index is None else f"{record.name}-{record.array_index}"
+        )
+        return await client.download(record.id, folder)
+
+    files, _ = ask(connection, fetch)
+    for file in files:
+        print(_relative(file))
+    if not files:
+        say("the job has left no outputs")
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return plain(str(path.relative_to(here) if path.is_relative_to(here) else path))

@@ -1,0 +1,277 @@
+"""`run` and `wait`: a job that behaves like a command – its output here, its exit code passed on, Ctrl-C for both."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from cyclopts import Parameter
+
+from federator.cli.arrays import names_array
+from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
+from federator.cli.explain import show_previews
+from federator.cli.job_options import AS_WRITTEN, JobOptions
+from federator.cli.jobfiles import PLACEHOLDER, WrittenJob
+from federator.cli.phrases import plain
+from federator.cli.sanitize import LogOutput
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
+from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.quantities import format_duration, parse_duration_s
+from federator.model.jobs import TERMINAL, Job, JobStatus
+from federator.wire.addresses import read_address
+from federator.wire.http import JobRow
+from federator.wire.jobfile import read_job
+
+if TYPE_CHECKING:
+    from federator.client import Verbs
+
+LAST_OUTPUT_S = 30.0
+"""How long after a job's end its output is still waited for."""
+REASON_S = 2.0
+"""How often a waiting job's reason is looked at."""
+NO_FOLDER = Path("none")
+
+
+def run(
+    *command: str,
+    options: JobOptions = AS_WRITTEN,
+    workdir: Path | None = None,
+    detach: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Annotated[bool, Parameter(name=("-q", "--quiet"), negative="")] = False,
+    connection: Connection = HERE,
+) -> int:
+    """Run a command somewhere in the federation as if it ran here.
+
+    Its output is streamed and its exit code passed on. Ctrl-C (or SIGTERM) cancels the job; a second one leaves at once.
+    When a word of the command names a file in the current folder (as in `-- python train.py`), that folder goes along, without
+    what .gitignore and .federatorignore exclude; `--workdir` names another one, `--workdir none` none.
+
+    Parameters
+    ----------
+    command:
+        What to run, after `--`.
+    workdir:
+        Folder to take along.
+    detach:
+        Print the job's id and return at once.
+    dry_run:
+        Say what would become of it, as `federator preview` does.
+    quiet:
+        Say nothing about the job's progress.
+    """
+    if not command:
+        raise Invalid(
+            "nothing to run",
+            field="COMMAND",
+            remedy="write it after --, as in federator run -- python train.py",
+        )
+    if options.array and not (detach or dry_run):
+        raise Invalid("run follows one job", field="--array", remedy="add --detach, or submit a job file")
+    document = {"command": list(command), **options.fields()}
+    folder = _folder(workdir, command)
+    request = read_job({**document, **({"workdir": PLACEHOLDER} if folder else {})}, now=0.0)
+    if dry_run:
+        show_previews([WrittenJob(document, folder)], "table", connection)
+        return 0
+    return asyncio.run(
+        _run(connection, document, folder, nodes=request.spec.nodes, detach=detach, quiet=quiet)
+    )
+
+
+def _folder(workdir: Path | None, command: tuple[str, ...]) -> Path | None:
+    """The folder that goes along: what was asked for, or the current one when the command names a file in it."""
+    if workdir is not None:
+        return None if workdir == NO_FOLDER else workdir
+    named = any(_is_file_below(Path(word)) for word in command)
+    return Path() if named else None
+
+
+def _is_file_below(path: Path) -> bool:
+    try:
+        return not path.is_absolute() and ".." not in path.parts and path.is_file()
+    except OSError:
+        return False
+
+
+async def _run(
+    connection: Connection,
+    document: dict[str, object],
+    folder: Path | None,
+    *,
+    nodes: int,
+    detach: bool,
+    quiet: bool,
+) -> int:
+    async with open_client(connection) as client:
+        submitted = await client.submit(document, workdir=folder)
+        job = submitted.jobs[0]
+        if detach:
+            print("\n".join(submitted.jobs))
+            return 0
+        client.transport.patience_s = LONG_PATIENCE_S
+        watched = _Watched(client, job, nodes=nodes, quiet=quiet)
+        watched.say(f"{submitted.name} is {job}")
+        return await watched.to_the_end()
+
+
+class _Watched:
+    """A job whose output and exit code are ours."""
+
+    def __init__(self, client: "Verbs", job: str, *, nodes: int, quiet: bool) -> None:
+        self._client = client
+        self._job = job
+        self._nodes = nodes
+        self._quiet = quiet
+        self._cancelling: asyncio.Task[None] | None = None
+        self._left = asyncio.Event()
+
+    def say(self, text: str) -> None:
+        """A line about the job, beside its output."""
+        if not self._quiet:
+            print(f"federator: {plain(text)}", file=sys.stderr, flush=True)
+
+    async def to_the_end(self) -> int:
+        """Stream until the job is over, or until the person leaves."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self.interrupt)
+        following = asyncio.ensure_future(self._follow())
+        leaving = asyncio.ensure_future(self._left.wait())
+        await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if not following.done():
+            following.cancel()
+            self.say(f"left; {self._job} is being cancelled")
+            return INTERRUPTED
+        job = following.result()
+        if self._cancelling is not None and job.status is JobStatus.CANCELLED:
+            return INTERRUPTED
+        return exit_of(job)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: cancel the job, or leave if that has been asked for already."""
+        if self._cancelling is None:
+            self.say("cancelling; press Ctrl-C again to leave at once")
+            self._cancelling = asyncio.ensure_future(self._cancel())
+        else:
+            self._left.set()
+
+    async def _cancel(self) -> None:
+        try:
+            await self._client.cancel(self._job)
+        except FederatorError as error:
+            self.say(error.describe())
+
+    async def _follow(self) -> Job:
+        outputs = [asyncio.ensure_future(self._stream(node)) for node in range(self._nodes)]
+        reasons = asyncio.ensure_future(self._tell_reasons())
+        try:
+            await self._tell_events()
+            await asyncio.wait(outputs, timeout=LAST_OUTPUT_S)
+            job = (await self._client.wait(self._job)).job
+        finally:
+            for output in (reasons, *outputs):
+                output.cancel()
+            endings = await asyncio.gather(*outputs, return_exceptions=True)
+            await asyncio.gather(reasons, return_exceptions=True)
+        for ending in endings:
+            if isinstance(ending, FederatorError) and job.started_at is not None:
+                self.say(f"its output is not whole: {ending.describe()}")
+        self.say(f"{job.status}: {job.because}")
+        return job
+
+    async def _tell_events(self) -> None:
+        async for event in self._client.events(self._job):
+            if event.status in TERMINAL:
+                return
+            if event.text:
+                self.say(f"{event.status}: {event.text}")
+
+    async def _tell_reasons(self) -> None:
+        """While the job waits: why, whenever that changes."""
+        said = ""
+        while not self._quiet:
+            await asyncio.sleep(REASON_S)
+            waiting = (await self._client.job(self._job)).waiting
+            if waiting is not None and waiting.because != said:
+                said = waiting.because
+                self.say(f"waits: {said}")
+
+    async def _stream(self, node: int) -> None:
+        """Pass a node's output on; a gang's lines carry the rank."""
+        rest, out = b"", LogOutput()
+        try:
+            async for chunk in self._client.logs(self._job, node=node, follow=True):
+                if self._nodes == 1:
+                    out.write(chunk)
+                    continue
+                *lines, rest = (rest + chunk).split(b"\n")
+                out.write(b"".join(b"[%d] %s\n" % (node, line) for line in lines))
+            if rest:
+                out.write(b"[%d] %s\n" % (node, rest))
+        except BrokenPipeError:
+            # Nobody reads what the job says any more: that is Ctrl-C in other words.
+            if self._cancelling is None:
+                self.interrupt()
+
+
+def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) -> int:
+    """Wait until jobs have ended; exits as the first that did not succeed, or 0.
+
+    Parameters
+    ----------
+    jobs:
+        Ids or names; the name of an array means all its tasks.
+    timeout:
+        Give up after this, such as 30m, with exit code 124. The jobs go on.
+    """
+    if not jobs:
+        raise Invalid("no job is named", field="JOBS", remedy="write one or more ids or names")
+    try:
+        timeout_s = parse_duration_s(timeout) if timeout else None
+    except ValueError as error:
+        raise Invalid(str(error), field="--timeout") from None
+    return asyncio.run(_wait(connection, jobs, timeout_s))
+
+
+async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float | None) -> int:
+    async with open_client(connection, long_patience=True) as client:
+        try:
+            async with asyncio.timeout(timeout_s):
+                ended = await asyncio.gather(*(_ended(client, job) for job in jobs))
+        except TimeoutError:
+            print(
+                f"gave up waiting after {format_duration(timeout_s or 0.0)}; the jobs go on", file=sys.stderr
+            )
+            return TIMED_OUT
+        lines = [line for found in ended for line in found]
+        for line in lines:
+            print(line.text)
+        return next((line.code for line in lines if line.code), 0)
+
+
+class _Ended(NamedTuple):
+    """A job that has ended, as it is told, and its exit code."""
+
+    text: str
+    code: int
+
+
+async def _ended(client: "Verbs", name: str) -> list[_Ended]:
+    """What a name means, once all of it has ended. An array is asked about as a whole; only what did not succeed is looked at by itself."""
+    from federator.client import JobFilter
+
+    found = None if len(read_address(name).indices) > 1 else (await client.job(name)).job
+    if found is None or not names_array(name, found):
+        details = await asyncio.gather(*(client.wait(job) for job in await client.tasks(name)))
+        return [_Ended(_told(each.job), exit_of(each.job)) for each in details]
+    array = await client.wait_all(found.array or "")
+    rows = [row async for row in client.all_jobs(JobFilter(array=array.id))]
+    failed = next((row.id for row in reversed(rows) if row.status != JobStatus.SUCCEEDED), None)
+    code = exit_of((await client.job(failed)).job) if failed else 0
+    return [_Ended(_told(row), code if row.id == failed else 0) for row in reversed(rows)]
+
+
+def _told(job: Job | JobRow) -> str:
+    return f"{job.status}  {plain(job.label)}  {plain(job.because)}"

@@ -1,8 +1,0 @@
-"""Who may, and what people change besides jobs.
-
-- `tokens`: people's bearer tokens. `admission`: who gets in: people, agents, and agents of rented machines (`user_data`).
-- `signing_in`: whose request it is, by a token made here or by an OpenID Connect provider's, whose `claims` say who somebody is.
-- `authority`: who may submit to which queue, and how a person stands to a job. `visibility`: which jobs somebody is shown.
-- `desk`: policies, as one version after another.
-- `sites`: drained, taken back, declared dead.
-"""

@@ -1,0 +1,447 @@
+"""What people are shown: records, reports and the last plan, joined into rows.
+
+Nothing here changes anything, and nothing here is stored: a waiting job's reason is that of the newest plan, read when somebody asks.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from federator.control.administration.visibility import ANOTHERS, Sight, Visibility
+from federator.control.queries.arrays import added_up, as_array, first_to_tell
+from federator.control.queries.blockers import blocked_by
+from federator.control.queries.burst_rows import burst_status
+from federator.control.queries.expectations import Expectations
+from federator.control.queries.explanations import Explainer
+from federator.control.queries.job_lists import Wanted, listed, named, selected
+from federator.control.queries.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
+from federator.control.record.event_writer import EventWriter
+from federator.control.record.records import Records
+from federator.control.reports.inventory import Inventory
+from federator.control.submission.series import SeriesDesk
+from federator.control.turns.observation import Observer
+from federator.control.turns.turn import Turn
+from federator.kernel.errors import NotFound
+from federator.kernel.ids import earliest
+from federator.model.capacity import LEASE_ENDED
+from federator.model.events import Event, LedgerEntry, LedgerKind
+from federator.model.identity import Caller
+from federator.model.jobs import Job, JobSpec, JobStatus
+from federator.model.placements import Part, Placement
+from federator.model.plans import Explanation, Waiting
+from federator.model.rights import MAY_READ
+from federator.model.snapshot import PoolView
+from federator.planning.wording.told import told_event
+from federator.settings import ProviderSettings
+from federator.wire.administration import BurstStatus
+from federator.wire.http import (
+    ArrayDetail,
+    BudgetRow,
+    JobDetail,
+    JobPage,
+    JobRow,
+    LeaseRow,
+    OfferRow,
+    Overview,
+    Preview,
+    QueueRow,
+    SiteRow,
+    StatementRow,
+)
+from federator.wire.jobfile import JobRequest
+from federator.wire.widths import width_of, widths
+
+OVERVIEW_JOBS = 200
+HIDDEN = "(hidden)"
+"""Stands for the value of an environment variable of somebody else's job."""
+
+
+class Views:
+    """Reads for people and programs."""
+
+    def __init__(  # noqa: PLR0913 - what it joins, by name
+        self,
+        *,
+        records: Records,
+        inventory: Inventory,
+        observer: Observer,
+        turn: Turn,
+        explainer: Explainer,
+        expectations: Expectations,
+        event_writer: EventWriter,
+        series: SeriesDesk,
+        visibility: Visibility,
+        providers: dict[str, ProviderSettings],
+    ) -> None:
+        self._records = records
+        self._inventory = inventory
+        self._observer = observer
+        self._turn = turn
+        self._explainer = explainer
+        self._expectations = expectations
+        self._event_writer = event_writer
+        self._series = series
+        self._visibility = visibility
+        self._providers = providers
+
+    def find_job(self, caller: Caller, name: str) -> Job:
+        """A job by id, the newest of that name, or a task as in `sweep[3]`: the caller's own first; of a series, the newest of its runs. Raises `NotFound`, also for one that they are not shown."""
+        job = named(self._records, self._visibility.of(caller), caller.name, name)
+        return job if job is not None else self._series.run_of(caller, name)
+
+    def find_jobs(self, caller: Caller, name: str) -> list[Job]:
+        """All that the name means, as `selected`; of a series, the newest of its runs. Raises `NotFound` and `Invalid`."""
+        found = selected(self._records, self._visibility.of(caller), caller.name, name)
+        return found or [self._series.run_of(caller, name)]
+
+    def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
+        """Everything about one job; of what it runs only the names of its environment, for people who may not read its logs either."""
+        placement, spec = self._last_placement(job), self._records.spec(job.spec_hash)
+        _, plan = self._turn.last or (None, None)
+        waiting = self._waiting(job)
+        winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
+        return JobDetail(
+            job=msgspec.structs.replace(job, because=self._explainer.why(job, None, placement)),
+            reason=job.reason if waiting is None else waiting.why,
+            spec=spec if self._may_read(seen_by, job) else _without_what_it_runs(spec),
+            site=placement.site if placement else "",
+            pool=placement.pool if placement else "",
+            market=placement.market if placement else "",
+            members=placement.members if placement else (),
+            parts=_parts(placement, self._inventory),
+            waiting=waiting,
+            decision=self._explainer.kept(
+                placement.decision if placement else (plan.decision if plan and waiting else "")
+            ),
+            winner=placement.winner if placement else winner,
+            winner_because=placement.winner_because if placement else because,
+            outputs=job.id in self._records.outputs,
+            form=placement.form if placement else None,
+            **self._expectations.of(job, waiting, placement).fields(),
+        )
+
+    def _may_read(self, caller: Caller | None, job: Job) -> bool:
+        """Whether what the job keeps to itself may be shown; None stands for its owner."""
+        return caller is None or bool(self._visibility.authority.now.relations(caller, job) & MAY_READ)
+
+    def page(  # noqa: PLR0913 - each is a filter of the query
+        self,
+        caller: Caller,
+        *,
+        mine: bool = False,
+        queue: str = "",
+        statuses: Iterable[str] = (),
+        name: str = "",
+        site: str = "",
+        array: str = "",
+        series: str = "",
+        collapse: bool = False,
+        labels: dict[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> JobPage:
+        """A page of jobs, newest first."""
+        wanted = Wanted(
+            owner=caller.name if mine else "",
+            queue=queue,
+            statuses=frozenset(statuses),
+            name=name,
+            site=site,
+            array=array,
+            series=series,
+            collapse=collapse,
+            labels=labels or {},
+        )
+        found, total = listed(
+            self._records, self._visibility.of(caller), wanted, after=after, limit=limit + 1
+        )
+        page = found[:limit]
+        return JobPage(
+            jobs=tuple(self._line(name) for name in page),
+            next_after=page[-1] if len(found) > limit else None,
+            total=total,
+        )
+
+    def _line(self, name: str) -> JobRow:
+        """A job, or an array, as a line."""
+        job = self._records.jobs.get(name)
+        if job is not None:
+            return self.row(job)
+        shown = self.row(first_to_tell(self._records, name))
+        return as_array(shown, self._records, name)
+
+    def array(self, caller: Caller, task: Job) -> ArrayDetail:
+        """The tasks of an array, added up. Raises `NotFound` for a job that is of none."""
+        if task.array is None:
+            raise NotFound(f"{task.name} is not an array", remedy=f"federator show {task.name}")
+        tells = self.row(first_to_tell(self._records, task.array))
+        spec = self._records.spec(task.spec_hash)
+        shown = spec if self._may_read(caller, task) else _without_what_it_runs(spec)
+        return added_up(self._records, task.array, tells, shown)
+
+    def row(self, job: Job) -> JobRow:
+        """A job as a line."""
+        spec = self._records.spec(job.spec_hash)
+        placement, waiting = self._last_placement(job), self._waiting(job)
+        running = placement is not None and not placement.ended
+        has = spec.as_form(placement.form) if running and placement else spec
+        return JobRow(
+            id=job.id,
+            name=job.name,
+            owner=job.owner,
+            queue=job.queue,
+            status=job.status,
+            priority=job.priority,
+            nodes=has.nodes,
+            gpus=has.resources.gpus.total,
+            models="|".join(has.resources.gpus.models if running and placement else _models(spec)),
+            site=placement.site if placement else "",
+            market=placement.market if placement else "",
+            submitted_at=job.submitted_at,
+            started_at=job.started_at,
+            finished_at=job.finished_at,
+            deadline_at=job.deadline_at,
+            home_finish_at=self._home_finish_at(job, placement, waiting),
+            **self._expectations.of(job, waiting, placement).fields(),
+            spent_usd=job.spent_usd,
+            because=self._explainer.why(job, waiting, placement),
+            reason=job.reason if waiting is None else waiting.why,
+            array=job.array,
+            array_index=job.array_index,
+            series=job.series,
+            missed_deadline=job.outcome.missed_deadline if job.outcome else None,
+            labels=spec.labels,
+            width=width_of(spec, placement.form) if running and placement else widths(spec),
+        )
+
+    async def explain(self, job: Job) -> Explanation:
+        """Why it is where it is, or why it waits, and why not elsewhere."""
+        return await self._explainer.explain(job, self._waiting(job), self._last_placement(job))
+
+    async def preview(self, caller: Caller, request: JobRequest) -> Preview:
+        """What would become of this request, nothing being changed."""
+        return await self._explainer.preview(caller, request)
+
+    def sites(self, caller: Caller | None = None) -> list[SiteRow]:
+        """All sites, by name; what has parts of GPUs by name where that caller is shown it (None: all)."""
+        pools: dict[str, list[PoolView]] = {}
+        for pool in self._observer.pools():
+            pools.setdefault(pool.site, []).append(pool)
+        rows = [
+            site_row(site, pools.get(site.name, []), self._records, self._inventory)
+            for site in sorted(self._records.sites.values(), key=lambda site: (site.kind, site.name))
+        ]
+        return rows if caller is None else [_without_names(row, self._visibility.of(caller)) for row in rows]
+
+    def site(self, name: str, caller: Caller | None = None) -> SiteRow:
+        """One site. Raises `NotFound`."""
+        for row in self.sites(caller):
+            if row.name == name:
+                return row
+        raise NotFound(f"no site {name!r}", remedy="'federator sites' shows those that there are")
+
+    def queues(self, caller: Caller) -> list[QueueRow]:
+        """All queues, by path, with what the caller may do there."""
+        return queue_rows(self._records, self._visibility.authority.now, caller)
+
+    def offers(self) -> list[OfferRow]:
+        """What could be rented, cheapest first."""
+        rows = [
+            offer_row(offer, self._providers[provider].site, self._inventory)
+            for provider, offers in self._inventory.offers.items()
+            for offer in offers
+        ]
+        return sorted(rows, key=lambda row: (row.price_usd_h / max(1, row.gpus), row.name))
+
+    def leases(self) -> list[LeaseRow]:
+        """All leases, newest first."""
+        return [
+            lease_row(lease)
+            for lease in sorted(self._records.leases.values(), key=lambda lease: lease.id, reverse=True)
+        ]
+
+    def budgets(self) -> list[BudgetRow]:
+        """Money under every cap."""
+        return budget_rows(self._records, self._event_writer.clock.now())
+
+    def burst(self, caller: Caller | None = None) -> BurstStatus:
+        """Whether anything may be rented, by which policies, and what waits for a person, as far as that caller is shown it (None: all)."""
+        status = burst_status(self._records, self._turn.plan, self._event_writer.clock.now())
+        if caller is None:
+            return status
+        sight = self._visibility.of(caller)
+        return replace(status, proposals=tuple(row for row in status.proposals if sight.named(row.job)))
+
+    def overview(self, caller: Caller) -> Overview:
+        """All at once, for a screen."""
+        leases = self._records.leases.values()
+        sight = self._visibility.of(caller)
+        others = sight.at_their_site()
+        here = [name for name in others if not self._records.jobs[name].terminal]
+        jobs = sorted([*here, *self._records.index.oldest(OVERVIEW_JOBS, sight.cell)][:OVERVIEW_JOBS])
+        _, plan = self._turn.last or (None, None)
+        return Overview(
+            now=self._event_writer.clock.now(),
+            sites=tuple(self.sites(caller)),
+            queues=tuple(self.queues(caller)),
+            leases=tuple(self.leases()[:50]),
+            jobs=tuple(self.row(self._records.jobs[job]) for job in jobs),
+            spent_usd=sum(lease.billed_usd for lease in leases),
+            committed_usd=sum(
+                max(0.0, lease.committed_usd - lease.billed_usd)
+                for lease in leases
+                if lease.status not in LEASE_ENDED
+            ),
+            caps=tuple(self.budgets()),
+            turn=f"{plan.winner}: {plan.winner_because}" if plan else "",
+            jobs_total=len(self._records.index.of_cells(sight.cell, others)),
+        )
+
+    async def events(self, job_id: str, after: str | None) -> list[Event]:
+        """A job's timeline, from after that event on."""
+        prefix = f"event/{job_id}/"
+        return [
+            told_event(msgspec.json.decode(data, type=Event))
+            async for data in self._rows(prefix, prefix + after if after else None)
+        ]
+
+    async def ledger(
+        self,
+        *,
+        after: str | None = None,
+        limit: int = 1000,
+        job: str = "",
+        sites: tuple[str, ...] = (),
+        since: float = 0.0,
+    ) -> list[LedgerEntry]:
+        """Lines of the ledger, oldest first; of all sites, or of these."""
+        found: list[LedgerEntry] = []
+        async for entry in self.ledger_lines(after, since=since):
+            if (not job or entry.job == job) and (not sites or entry.site in sites):
+                found.append(entry)
+            if len(found) >= limit:
+                break
+        return found
+
+    async def statement(self, site: str, since: float, until: float | None) -> list[StatementRow]:
+        """What was used at a site, and what that cost, by owner, queue and GPU model; the most GPU time first."""
+        self.site(site)
+        used: dict[tuple[str, str, str], StatementRow] = {}
+        async for entry in self.ledger_lines(since=since):
+            if until is not None and entry.at >= until:
+                continue
+            if entry.site == site and entry.kind in (LedgerKind.USAGE, LedgerKind.MONEY):
+                key = (entry.owner, entry.queue, entry.model)
+                row = used.get(key) or StatementRow(owner=entry.owner, queue=entry.queue, model=entry.model)
+                used[key] = StatementRow(
+                    owner=row.owner,
+                    queue=row.queue,
+                    model=row.model,
+                    attempts=row.attempts + (entry.kind is LedgerKind.USAGE),
+                    gpu_s=row.gpu_s + entry.gpu_s,
+                    usd=row.usd + entry.usd,
+                )
+        return sorted(used.values(), key=lambda row: (-row.gpu_s, row.owner, row.queue, row.model))
+
+    async def ledger_lines(
+        self, after: str | None = None, *, since: float = 0.0
+    ) -> AsyncIterator[LedgerEntry]:
+        """Lines from that moment on: ids are in the order of their time, so nothing before it is read."""
+        after = max(after or "", earliest("le", since)) if since > 0 else after
+        async for data in self._rows("ledger/", f"ledger/{after}" if after else None):
+            entry = msgspec.json.decode(data, type=LedgerEntry)
+            if entry.at >= since:
+                yield entry
+
+    async def _rows(self, prefix: str, after: str | None) -> AsyncIterator[bytes]:
+        while True:
+            page = await self._records.store.range(prefix, after=after, limit=1000)
+            for item in page.items:
+                yield item.value
+            after = page.next_after
+            if after is None:
+                return
+
+    def _waiting(self, job: Job) -> Waiting | None:
+        """What the newest plan says of a job that waits."""
+        if job.status is not JobStatus.PENDING:
+            return None
+        if because := blocked_by(self._records, job):
+            return Waiting(job=job.id, kind="later", because=because)
+        found = self._explainer.waiting(job.id)
+        if found is not None and job.refusals:  # the plan knows that it was refused, and not why
+            found = msgspec.structs.replace(
+                found, because=f"{found.because} ({self._explainer.why(job, None, None)})"
+            )
+        return found
+
+    def _home_finish_at(self, job: Job, placement: Placement | None, waiting: Waiting | None) -> float | None:
+        """Forecast finish on owned capacity: of the plan while it waits, of the recorded counterfactual once it was rented for."""
+        if waiting is not None:
+            return waiting.home_finish_at
+        lease = self._records.leases.get(placement.lease or "") if placement else None
+        if lease is not None and lease.evidence is not None and lease.evidence.job == job.id:
+            return lease.evidence.home_finish_at
+        return placement.expected_end_at if placement and not placement.ended else None
+
+    def _last_placement(self, job: Job) -> Placement | None:
+        return self._records.placements.get(job.placement or "")
+
+
+def _without_names(row: SiteRow, sight: Sight) -> SiteRow:
+    """Parts of GPUs stay, whoever has them: others need to know what is free."""
+    if sight.everything or not any(pool.parts for pool in row.pools):
+        return row
+    return replace(
+        row,
+        pools=tuple(
+            replace(
+                pool,
+                parts=tuple(
+                    part if sight.named(part.job) else replace(part, job="", name=ANOTHERS)
+                    for part in pool.parts
+                ),
+            )
+            for pool in row.pools
+        ),
+    )
+
+
+def _models(spec: JobSpec) -> tuple[str, ...]:
+    """The models that it would take, in whatever form; empty where any would do."""
+    forms = [spec.as_form(form).resources.gpus for form in range(1 + len(spec.forms or ()))]
+    if any(gpus.count and not gpus.models for gpus in forms):
+        return ()
+    return tuple(dict.fromkeys(model for gpus in forms for model in gpus.models))
+
+
+def _without_what_it_runs(spec: JobSpec) -> JobSpec:
+    """What everybody may see: name, size and where it may go, and not what it runs, with what, and on which data."""
+    return replace(
+        spec,
+        run=spec.run and HIDDEN,
+        command=spec.command and (HIDDEN,),
+        setup=spec.setup and HIDDEN,
+        workdir=None,
+        env=dict.fromkeys(spec.env, HIDDEN),
+        outputs=(),
+        inputs=tuple(replace(each, uri=HIDDEN) for each in spec.inputs) if spec.inputs else UNSET,
+        checkpoint=replace(spec.checkpoint, uri=HIDDEN if spec.checkpoint.uri else UNSET)
+        if spec.checkpoint
+        else None,
+        secrets=UNSET,
+    )
+
+
+def _parts(placement: Placement | None, inventory: Inventory) -> tuple[Part, ...]:
+    """How far each host of a gang is, and of which that is not sure, because nothing was heard of it since."""
+    if placement is None or placement.ended:
+        return placement.parts if placement else ()
+    return tuple(
+        part
+        if part.ended
+        else msgspec.structs.replace(part, detail=inventory.unseen(part.member) or part.detail)
+        for part in placement.parts
+    )

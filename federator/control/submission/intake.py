@@ -1,0 +1,213 @@
+"""Intake: what users ask for becomes records, durable before it is acknowledged.
+
+Everything a person does to a job comes through here – submit, update, cancel, hold, release, requeue – and changes only records; what
+has to happen at sites follows from them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from federator.control.record.event_writer import EventWriter
+from federator.control.record.holders import OnTheWay
+from federator.control.record.records import Changes, Records
+from federator.control.submission.acceptance import Acceptance, Accepted, Submission
+from federator.control.submission.held_capacity import check_held
+from federator.control.submission.intake_checks import patched
+from federator.control.submission.series import SeriesDesk
+from federator.control.submission.verbs import Acted, Verbs, act_on_many, refuse_ended
+from federator.kernel.errors import FederatorError, NotFound
+from federator.model.identity import Caller
+from federator.model.jobs import Job
+from federator.wire.http import JobPatch, Submitted, Verb
+from federator.wire.jobfile import JobRequest
+
+PART = 50
+"""Tasks per transaction: two rows each, beside a few that all share; stores take 120 rows at once."""
+GROUP = 20
+"""Jobs per transaction where many come at once: up to five rows each."""
+AHEAD = 2
+"""Groups of one request that are on their way to the store at once. A commit of somebody else waits for them: with 25 it took 160 ms at p99, with 2 60 ms."""
+
+
+class Intake:
+    """Requests of people, made into records."""
+
+    def __init__(
+        self, records: Records, event_writer: EventWriter, acceptance: Acceptance, series: SeriesDesk
+    ) -> None:
+        self._records = records
+        self._event_writer = event_writer
+        self.acceptance = acceptance
+        self._series = series
+        self._verbs = Verbs(records, event_writer)
+
+    async def submit(
+        self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
+    ) -> Submitted:
+        """Accept one job, one array, or a series of them. The same client id again gives the first answer. Raises the named refusal otherwise.
+
+        An array larger than one transaction is written in parts, and acknowledged after the last; the first part names all
+        tasks, so that a client that repeats itself after a crash completes the array instead of doubling it.
+        """
+        if request.repeated is not None:
+            return await self._series.submit(caller, request)
+        asked = Submission(request, client_id, body_hash)
+        accepted: list[Accepted] = []
+
+        with OnTheWay(self._records.held_counts) as way:
+
+            def compute() -> Changes:
+                way.clear()
+                changes = Changes()
+                accepted[:] = [self.acceptance.accept(changes, self.acceptance.entry(caller), asked)]
+                self.acceptance.write(changes, caller, accepted[0].tasks[:PART])
+                way.add(accepted[0].tasks)
+                return changes
+
+            await self._records.transact(compute)
+            for start in range(PART, len(accepted[0].tasks), PART):
+                part = accepted[0].tasks[start : start + PART]
+                await self._records.transact(partial(self._part, caller, part))
+        return accepted[0].answer
+
+    async def submit_many(
+        self, caller: Caller, requests: Sequence[Submission]
+    ) -> list[Submitted | FederatorError]:
+        """Accept many; each is accepted or refused by itself, though several are written as one.
+
+        One that must follow others waits for those before it: they may be the ones that it names. Other people's requests have their turn
+        after every group, since computing the rows of one takes a millisecond or two.
+        """
+        answers: list[asyncio.Future[list[Submitted | FederatorError]]] = []
+        for group in _grouped(requests):
+            if group[0].request.after:
+                await asyncio.gather(*answers)
+            if len(answers) >= AHEAD:
+                await asyncio.wait([answers[-AHEAD]])
+            answers.append(asyncio.ensure_future(self._answers(caller, group)))
+            await asyncio.sleep(0)
+        return [answer for part in await asyncio.gather(*answers) for answer in part]
+
+    async def _answers(self, caller: Caller, group: Sequence[Submission]) -> list[Submitted | FederatorError]:
+        answers: list[Submitted | FederatorError] = []
+        try:
+            if len(group) == 1:
+                request, client_id, body_hash = group[0]
+                return [await self.submit(caller, request, client_id=client_id, body_hash=body_hash)]
+            with OnTheWay(self._records.held_counts) as way:
+                await self._records.transact(partial(self._group, caller, group, answers, way))
+        except FederatorError as error:
+            return [error] * len(group)
+        return answers
+
+    def _group(
+        self,
+        caller: Caller,
+        group: Sequence[Submission],
+        answers: list[Submitted | FederatorError],
+        way: OnTheWay,
+    ) -> Changes:
+        """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
+        changes, entry = Changes(), self.acceptance.entry(caller)
+        answers.clear()
+        way.clear()
+        for asked in group:
+            try:
+                accepted = self.acceptance.accept(changes, entry, asked)
+            except FederatorError as error:
+                answers.append(error)
+            else:
+                self.acceptance.write(changes, caller, accepted.tasks)
+                way.add(accepted.tasks)
+                answers.append(accepted.answer)
+        return changes
+
+    def _part(self, caller: Caller, tasks: Sequence[Job]) -> Changes:
+        changes = Changes()
+        self.acceptance.write(changes, caller, tasks)
+        return changes
+
+    async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
+        """Change what may be changed; a running job's new limit reaches its site."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            job = self._job(job_id)
+            refuse_ended(job)
+            new, what = patched(job, patch, self.acceptance.authority, caller, self._event_writer.clock.now())
+            changes.put(new, self._event_writer.event(new, "update", f"{caller.name} set {what}"))
+            placement = self._verbs.placement(job)
+            if placement is not None:
+                check_held(self._records, placement, job, new)
+                spec = self._records.spec(placement.spec_hash)
+                limit_s = spec.limit_s(new.max_duration_s, placement.form)
+                changes.put(msgspec.structs.replace(placement, max_duration_s=limit_s))
+            self._event_writer.act(
+                changes, f"user:{caller.name}", f"update {what}", job=job.id, queue=new.queue, owner=job.owner
+            )
+            return changes
+
+        return await self._change(job_id, compute)
+
+    async def cancel(self, caller: Caller, job_id: str) -> Job:
+        """End it. Cancelling what has ended changes nothing."""
+        return await self._act(caller, "cancel", job_id)
+
+    async def hold(self, caller: Caller, job_id: str) -> Job:
+        """Keep it from starting; a running job stops and frees its GPUs. One without a checkpoint is said to start from the beginning."""
+        return await self._act(caller, "hold", job_id)
+
+    async def requeue(self, caller: Caller, job_id: str) -> Job:
+        """Stop it, after a checkpoint if it makes any, and let it wait for a place again. One that makes none is said to start from the beginning."""
+        return await self._act(caller, "requeue", job_id)
+
+    async def release(self, caller: Caller, job_id: str) -> Job:
+        """Let a held job wait for its turn again."""
+        return await self._act(caller, "release", job_id)
+
+    async def act(self, caller: Caller, verb: Verb, jobs: Sequence[str]) -> Acted:
+        """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
+        return await act_on_many(self._records, self._verbs, caller, verb, jobs)
+
+    async def _act(self, caller: Caller, verb: Verb, job_id: str) -> Job:
+        """Do it to one. Raises `Conflict` where the verb does not suit it."""
+
+        def compute() -> Changes:
+            changes = Changes()
+            for refused in self._verbs.write(changes, caller, verb, [self._job(job_id)]):
+                raise refused
+            return changes
+
+        return await self._change(job_id, compute)
+
+    def _job(self, job_id: str) -> Job:
+        job = self._records.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"no job {job_id}")
+        return job
+
+    async def _change(self, job_id: str, compute: Callable[[], Changes]) -> Job:
+        await self._records.transact(compute)
+        return self._job(job_id)
+
+
+def _grouped(requests: Sequence[Submission]) -> Iterator[Sequence[Submission]]:
+    """In their order; what is written as one are single jobs that have nothing to do with each other."""
+    group: list[Submission] = []
+    names: set[str] = set()
+    for asked in requests:
+        alone = bool(asked.request.after or asked.request.array or asked.request.repeated)
+        if group and (alone or len(group) == GROUP or asked.client_id in names):
+            yield group
+            group, names = [], set()
+        if alone:
+            yield (asked,)
+            continue
+        group.append(asked)
+        if asked.client_id is not None:
+            names.add(asked.client_id)
+    if group:
+        yield group

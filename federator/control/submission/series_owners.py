@@ -1,0 +1,59 @@
+"""Whether the owner of a series is still let in, who is not there to be asked when a run is due: by a token that is valid, or by a sign-in that is not too long ago.
+
+A sign-in with OpenID Connect leaves nothing that could be revoked here. So its date, groups and role are noted with the series, and they count for `oidc.absent_s`: who was
+locked out at the provider cannot sign in again, and what they have left behind ends within that time.
+"""
+
+from typing import NamedTuple
+
+from federator.control.administration.authority import OVERSEERS
+from federator.control.administration.tokens import is_valid
+from federator.control.record.records import Records
+from federator.kernel.quantities import format_duration, format_instant
+from federator.model.identity import Caller, Role
+from federator.model.series import Series
+
+
+class SeriesOwners(NamedTuple):
+    """Who is let in at some moment."""
+
+    now: float
+    roles: dict[str, Role]
+    """Of those who have a token that is valid, the highest of their roles."""
+    had: frozenset[str]
+    """Who has, or had, a token."""
+    absent_s: float | None
+    """So long a sign-in counts; None: nobody signs in but with tokens."""
+
+    def shut_out(self, series: Series) -> str:
+        """Why its owner has nothing submitted any more; empty: they are let in. Where neither tokens nor sign-ins are known, nobody is shut out."""
+        if series.owner in self.roles or self._signed_in(series):
+            return ""
+        if self.absent_s is not None and series.signed_in_at is not None:
+            since, most = format_instant(series.signed_in_at), format_duration(self.absent_s)
+            return f"{series.owner} has not signed in since {since}, and a sign-in counts for {most} (oidc.absent_s)"
+        return f"of {series.owner}'s tokens none is valid any more" if series.owner in self.had else ""
+
+    def unknown(self, series: Series) -> bool:
+        """Whether its owner can only have signed in, and it is not noted when: it is of an older version."""
+        return self.absent_s is not None and series.signed_in_at is None and series.owner not in self.had
+
+    def caller(self, series: Series) -> Caller:
+        """Whoever has submitted it, with the groups of their last sign-in and the highest role that is good now."""
+        role = self.roles.get(series.owner, Role.USER)
+        if self._signed_in(series) and role not in OVERSEERS:
+            role = series.signed_in_as or Role.USER
+        return Caller(name=series.owner, role=role, groups=series.groups)
+
+    def _signed_in(self, series: Series) -> bool:
+        at = series.signed_in_at
+        return self.absent_s is not None and at is not None and self.now < at + self.absent_s
+
+
+def series_owners(records: Records, now: float, absent_s: float | None) -> SeriesOwners:
+    """Those of this moment."""
+    roles: dict[str, Role] = {}
+    for token in records.tokens.values():
+        if is_valid(token, now) and roles.get(token.name) not in OVERSEERS:
+            roles[token.name] = token.role
+    return SeriesOwners(now, roles, frozenset(token.name for token in records.tokens.values()), absent_s)

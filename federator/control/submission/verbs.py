@@ -1,0 +1,168 @@
+"""What people do to jobs that are there: cancel, hold, release and requeue, one job or all tasks of an array.
+
+Rows only: what has to happen at sites follows from them. Many are written some at a time, so that ten thousand take a second and nobody else waits for all of it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from federator.control.record.event_writer import EventWriter
+from federator.control.record.records import Changes, Records
+from federator.kernel.errors import Conflict
+from federator.model.identity import Caller
+from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
+from federator.model.lifecycle import allows
+from federator.model.placements import Placement
+from federator.wire.addresses import label_of_all
+from federator.wire.http import Verb
+
+PART = 29
+"""Jobs of one transaction: four rows each at most and a line of the ledger; stores take 120 rows at once."""
+AHEAD = 2
+"""Transactions that are on their way to the store at once: a commit of somebody else waits for them."""
+
+
+class Acted(NamedTuple):
+    """What became of many."""
+
+    changed: int
+    left: int
+    """So many were left as they are, because the verb does not suit them."""
+    because: str
+    """Why, of the first of those."""
+
+
+class Verbs:
+    """Writes what each verb makes of a job."""
+
+    def __init__(self, records: Records, event_writer: EventWriter) -> None:
+        self._records = records
+        self._event_writer = event_writer
+        self._each: dict[Verb, Callable[[Changes, Caller, Job], bool]] = {
+            "cancel": self._cancel,
+            "hold": self._hold,
+            "release": self._release,
+            "requeue": self._requeue,
+        }
+
+    def write(self, changes: Changes, caller: Caller, verb: Verb, jobs: Sequence[Job]) -> list[Conflict]:
+        """Do it to jobs of one name, with one line in the ledger for all that it changes. Answers with the refusals of those that the verb does not suit."""
+        changed, refused = list[Job](), list[Conflict]()
+        for job in jobs:
+            try:
+                if self._each[verb](changes, caller, job):
+                    changed.append(job)
+            except Conflict as error:
+                refused.append(error)
+        if changed:
+            first = changed[0]
+            what = f"{verb} {label_of_all(changed)}" if len(changed) > 1 else verb
+            self._event_writer.act(
+                changes, f"user:{caller.name}", what, job=first.id, queue=first.queue, owner=first.owner
+            )
+        return refused
+
+    def placement(self, job: Job) -> Placement | None:
+        """Where it is now."""
+        placement = self._records.placements.get(job.placement or "")
+        return placement if placement is not None and not placement.ended else None
+
+    def _cancel(self, changes: Changes, caller: Caller, job: Job) -> bool:
+        if job.terminal or job.status is JobStatus.CANCELLING:
+            return False
+        because = f"cancelled by {caller.name}"
+        outcome = Outcome(TerminalReason.CANCELLED, because)
+        job = self._event_writer.job(changes, job, "cancel", because, outcome=outcome)
+        self._stop(changes, job, because, then="released", outcome=outcome)
+        return True
+
+    def _hold(self, changes: Changes, caller: Caller, job: Job) -> bool:
+        refuse_ended(job)
+        if job.status is JobStatus.HELD:
+            return False
+        because = f"held by {caller.name}"
+        if job.status is JobStatus.PENDING:
+            self._event_writer.job(changes, job, "hold", because)
+            return True
+        return self._suspend(changes, job, "hold", because, then="held")
+
+    def _requeue(self, changes: Changes, caller: Caller, job: Job) -> bool:
+        refuse_ended(job)
+        return self._suspend(changes, job, "requeue", f"requeued by {caller.name}", then="paused")
+
+    def _release(self, changes: Changes, caller: Caller, job: Job) -> bool:
+        if not allows(job.status, "release"):
+            raise Conflict(f"{job.label} is {job.status}, not held", remedy="only a held job can be released")
+        self._event_writer.job(changes, job, "release", f"released by {caller.name}", losses=())
+        return True
+
+    def _suspend(self, changes: Changes, job: Job, verb: Verb, told: str, *, then: str) -> bool:
+        if not allows(job.status, "suspend"):
+            raise Conflict(
+                f"{job.label} is {job.status}: there is nothing to {verb}",
+                remedy=f"only a job that has been placed can be {'held' if verb == 'hold' else 'requeued'} now",
+            )
+        because = f"{told}{self._starts_anew(job)}"
+        job = self._event_writer.job(changes, job, "suspend", because, pause_for=verb)
+        self._stop(changes, job, because, then=then)
+        return True
+
+    def _starts_anew(self, job: Job) -> str:
+        """The warning that what it has done is lost; nothing for a job that saves itself, or that has not begun."""
+        placement = self.placement(job)
+        saves = self._records.spec(job.spec_hash).checkpoint is not None
+        if saves or placement is None or not self._records.may_run(placement):
+            return ""
+        return "; it names no `checkpoint`, so what it has done is lost and it starts from the beginning"
+
+    def _stop(
+        self, changes: Changes, job: Job, because: str, *, then: str, outcome: Outcome | None = None
+    ) -> None:
+        """Tell the job's site to stop it; where nothing was sent yet, the job moves on at once along `then`."""
+        placement = self.placement(job)
+        if placement is None:
+            if not job.terminal and allows(job.status, then):
+                self._event_writer.job(changes, job, then, because, outcome=outcome, placement=None)
+            return
+        sent = self._records.may_run(placement)
+        self._event_writer.stop(changes, placement, because, sent=sent)
+        if not sent:
+            self._event_writer.job(
+                changes, job, then, because, outcome=outcome, placement=None, pause_for=None
+            )
+
+
+def refuse_ended(job: Job) -> None:
+    """Raises `Conflict` for a job that has ended."""
+    if job.terminal:
+        raise Conflict(f"{job.label} has ended: {job.status}", remedy="submit it again to run it again")
+
+
+async def act_on_many(
+    records: Records, verbs: Verbs, caller: Caller, verb: Verb, names: Sequence[str]
+) -> Acted:
+    """Do it to all of these that are on record, a part of them at a time; others have their turn after every part."""
+
+    async def act(part: Sequence[str]) -> Acted:
+        refused: list[Conflict] = []
+
+        def compute() -> Changes:
+            changes = Changes()
+            jobs = [records.jobs[name] for name in part if name in records.jobs]
+            refused[:] = verbs.write(changes, caller, verb, jobs)
+            return changes
+
+        changes = await records.transact(compute)
+        changed = sum(isinstance(row, Job) for row in changes.rows.values())
+        return Acted(changed, len(refused), refused[0].describe() if refused else "")
+
+    parts: list[asyncio.Future[Acted]] = []
+    for start in range(0, len(names), PART):
+        if len(parts) >= AHEAD:
+            await asyncio.wait([parts[-AHEAD]])
+        parts.append(asyncio.ensure_future(act(names[start : start + PART])))
+        await asyncio.sleep(0)
+    done = await asyncio.gather(*parts)
+    because = next((each.because for each in done if each.left), "")
+    return Acted(sum(each.changed for each in done), sum(each.left for each in done), because)

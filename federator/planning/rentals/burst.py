@@ -1,0 +1,346 @@
+"""When renting is allowed, and what it would bring: the case for one job and one offer.
+
+Policy decides what *may* burst, the objective whether it *pays*. In economic mode only the forecast of a miss justifies
+renting: the job's finish at home, planned without any offer or lease (the counterfactual), lies after its deadline, and rented now it
+is likelier than not in time, or the chance that it is is worth the bill. Plans have a margin, so a rented finish that is planned after the deadline may still be in time: whether
+that chance is worth its rent is weighed with all else. (Waiting alone justifies it where the policy says so.) Whatever justifies it, it must gain the job itself more than it costs (`gains`).
+Threshold and always are the policy's own decision: it is required, and its price is not weighed.
+
+Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_policy: auto`) it is a case only while the
+deadline holds even if the machine goes at the very end of the run and all is done again on demand – of a job that keeps its checkpoints
+elsewhere, what lies after the last one. When that slack is gone, on-demand remains: spot while progress is on schedule. A job that says `spot` takes the risk.
+
+Renting is as late as is safe. While a later start still meets the deadline with `SAFETY_S` to spare, capacity at home may yet
+free, so the case says `rent_at`, and the plan wakes then. A job that no owned place could take even empty is rented for at once: there is
+nothing to wait for.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from msgspec import structs
+
+from federator.model import reasons as why
+from federator.model.capacity import BurstEvidence
+from federator.model.rules import BurstMode, Filter
+from federator.model.snapshot import JobView
+from federator.planning.places.candidates import Candidate, typical_share
+from federator.planning.rentals.candidate import BurstCandidate, BurstRejection, HomeForecast
+from federator.planning.rentals.gains import Gains, ready_at
+from federator.planning.rentals.interruptions import Interruptions
+from federator.planning.rentals.optimal_stopping import Rented, put_off_s
+from federator.planning.rules.caps import Caps
+from federator.planning.rules.permits import EAGER, admits, bill_usd, only_deadlines, rent_usd, worst_usd
+from federator.planning.world.chances import spread_of
+from federator.planning.world.problem import World
+
+SAFETY_S = 60.0
+"""Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
+DELAY_SAFETY = 0.25
+LEAST_USD = 0.1
+"""A chance that is worth less is rented for by nobody."""
+
+
+class Bursting:
+    """The cases of one world, given the counterfactual: every job's finish at home, with nothing rented."""
+
+    def __init__(self, world: World, home: Mapping[str, HomeForecast]) -> None:
+        """Keep both; cases are made when asked for."""
+        self.world = world
+        self.home = home
+        self._cases: dict[tuple[str, int], BurstCandidate | BurstRejection] = {}
+        self._of_class: dict[tuple[object, ...], BurstCandidate | BurstRejection] = {}
+        self._modes = {permit.mode for permit in world.book.permits}
+        self.interruptions = Interruptions(world)
+        self.gains = Gains(world, home)
+        self._least: dict[object, float] = {}
+        self._permits: dict[tuple[object, ...], list[Filter]] = {}
+        self.table: object = None
+        """All cases as `cases.Cases`, once somebody has asked for them."""
+
+    def case(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
+        """The case for renting an offer, or for using a lease, that passes all filters; `place` is a choice."""
+        index = (job.id, place)
+        if index not in self._cases:
+            self._cases[index] = self._made(job, place)
+        return self._cases[index]
+
+    def _made(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
+        """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about, and of offers that are alike, one: what is said of it is true of all."""
+        equivalence_class = self.equivalence_class(job)
+        if equivalence_class is None:
+            return self._make(self.world.as_form(job, place), place)
+        alike = (self.world.key(job), equivalence_class, self._make_of(job, place))
+        if alike not in self._of_class:
+            self._of_class[alike] = self._make(self.world.as_form(job, place), place)
+        found = _at_place(self._of_class[alike], place)
+        if isinstance(found, BurstRejection) and found.situation == "approval":  # which is given job by job
+            return replace(found, reason=to_approve(found.reason, job))
+        return found
+
+    def _make_of(self, job: JobView, place: int) -> object:
+        """All that a case for the job depends on of the place: the make and price of an offer, and the policies; of what stands, and of what data is moved to, where it is."""
+        at = self.world.places[place]
+        if at.offer is None or job.inputs:
+            return place
+        offer = at.offer.offer
+        return (
+            self.world.form_of(place),
+            (at.market, at.model, at.gpus, at.cpus_milli, at.memory_mib, at.instance_usd_h),
+            (offer.delay_s, offer.minimum_billing_s, offer.teardown_s, at.offer.slack_s),
+            tuple(map(id, self._permits_for(job, place))),
+        )
+
+    def equivalence_class(self, job: JobView) -> int | None:
+        """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
+        if BurstMode.THRESHOLD in self._modes or not self._misses_at_home(job):
+            return None
+        home = self.home.get(job.id)
+        if home is None or home.start_at <= self.world.now or spread_of(job)[1] == 0.0:
+            return 0
+        return 1 + math.floor(4.0 * math.log2(1.0 + home.start_at - self.world.now))
+
+    def no_need(self, job: JobView) -> bool:
+        """Whether there is no case for the job anywhere, said without looking at each place: only deadlines rent for it, and it has none or meets it at home."""
+        return not self._may_miss(job) and only_deadlines(self.world.book, job)
+
+    def _misses_at_home(self, job: JobView) -> bool:
+        """By the plan."""
+        home = self.home.get(job.id)
+        return job.deadline_at is not None and (home is None or home.finish_at > job.deadline_at)
+
+    def _may_miss(self, job: JobView) -> bool:
+        """By the plan, or by a chance that is worth something."""
+        if job.deadline_at is None:
+            return False
+        if self._misses_at_home(job):
+            return True
+        waits, value_usd = self.gains.at_home(job).ahead_s > 0.0, self.world.book.value_usd(job)
+        return waits and self.gains.weighed_risk(job) * value_usd > max(LEAST_USD, self._least_usd(job))
+
+    def _least_usd(self, job: JobView) -> float:
+        """The least that any rental for it costs, infinite where nothing is open to it: whoever risks less need not be asked about each offer. Found once for each class."""
+        world = self.world
+        key = world.key(job)
+        if key not in self._least:
+            open_to = ((world.as_form(job, place), world.places[place]) for place in world.offers(job))
+            self._least[key] = min((rent_usd(*each) for each in open_to), default=math.inf)
+        return self._least[key]
+
+    def cases(self, job: JobView) -> list[BurstCandidate]:
+        """All cases for offers, cheapest first."""
+        if self.no_need(job):
+            return []
+        found = [self.case(job, place) for place in self.world.offers(job)]
+        return sorted(
+            (c for c in found if isinstance(c, BurstCandidate)),
+            key=lambda c: (c.cost_usd, c.finish_at, c.place),
+        )
+
+    def required(self, job: JobView, caps: Caps) -> list[BurstCandidate]:
+        """Rentals that a policy requires now and caps leave room for, also where renting for the job is tried without."""
+        if EAGER.isdisjoint(self._modes) or self.no_need(job):
+            return []
+        world = self.world
+        found = [
+            c
+            for place in world.offers(job)
+            if isinstance(c := self.case(job, place), BurstCandidate) and c.required
+        ]
+        return [
+            c
+            for c in found
+            if c.is_now(world.now)
+            and caps.blocking(world.as_form(job, c.place), world.places[c.place]) is None
+        ]
+
+    def may_use_lease(self, job: JobView, place: int) -> bool:
+        """Whether the job may use capacity that is rented already: it was rented for it, or it has a case of its own."""
+        pool = self.world.places[place].standing
+        if pool is not None and pool.rented_for == job.id:
+            return True
+        return isinstance(self.case(job, place), BurstCandidate)
+
+    def evidence(self, job: JobView, case: BurstCandidate) -> BurstEvidence:
+        """What is recorded with a rental for ever."""
+        home = self.home.get(job.id)
+        return BurstEvidence(
+            job=job.id,
+            policy=case.policy,
+            mode=case.mode.value,
+            home_finish_at=home.finish_at if home else None,
+            burst_finish_at=case.finish_at,
+            deadline_at=job.deadline_at,
+            cost_usd=round(case.cost_usd, 6),
+            value_usd=round(self.world.book.value_usd(job), 6),
+            decision=self.world.problem.decision,
+            fallback_finish_at=case.fallback_finish_at,
+            home_risk=0.0
+            if self._misses_at_home(job) or job.deadline_at is None
+            else round(self.gains.risk(job), 6),
+        )
+
+    def _make(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
+        refusal: BurstRejection | None = None
+        for permit in self._permits_for(job, place):
+            answer = self.under(permit, job, place)
+            if isinstance(answer, BurstCandidate) and not approved(permit, job, answer):
+                answer = _unapproved(permit, job, answer)
+            if isinstance(answer, BurstCandidate):
+                return answer
+            refusal = refusal or answer
+        return refusal or BurstRejection("no-need", why.Uncovered())
+
+    def _permits_for(self, job: JobView, place: int) -> list[Filter]:
+        """Policies that are about the job and the place; of an offer, those that let it be rented now."""
+        about = (job.queue, job.owner, *sorted(job.labels.items()), place)
+        if about not in self._permits:
+            at, book = self.world.places[place], self.world.book
+            found = book.permits_for(job, at)
+            if at.offer is not None:
+                found = [permit for permit in found if book.in_force(permit) and admits(permit, at)]
+            self._permits[about] = found
+        return self._permits[about]
+
+    def under(self, permit: Filter, job: JobView, place: int) -> BurstCandidate | BurstRejection:
+        """The case under one policy, whoever would have to approve it."""
+        mode = permit.mode or BurstMode.ECONOMIC
+        if mode is BurstMode.THRESHOLD:
+            return self._threshold(permit, job, place)
+        if mode is BurstMode.ALWAYS:
+            return self._required(permit, mode, job, place)
+        if job.deadline_at is not None:
+            answer = self.gains.if_it_pays(job, self._economic(permit, job, place, job.deadline_at))
+            if isinstance(answer, BurstCandidate) or not permit.for_waiting:
+                return answer
+        if permit.for_waiting:
+            case = self._case(permit, mode, job, place, required=False)
+            return self.gains.if_it_pays(job, replace(case, for_waiting=True))
+        return BurstRejection("no-need", why.NoDeadline(policy=permit.policy))
+
+    def _threshold(self, permit: Filter, job: JobView, place: int) -> BurstCandidate | BurstRejection:
+        after, waited = permit.after_wait_s or 0.0, max(0.0, self.world.now - job.submitted_at)
+        if waited >= after:
+            return self._required(permit, BurstMode.THRESHOLD, job, place)
+        return BurstRejection(
+            "no-need", why.WaitsLonger(policy=permit.policy, after_s=after, waited_s=waited)
+        )
+
+    def _economic(
+        self, permit: Filter, job: JobView, place: int, deadline: float
+    ) -> BurstCandidate | BurstRejection:
+        now, at, home = self.world.now, self.world.places[place], self.home.get(job.id)
+        in_time = home is not None and home.finish_at <= deadline
+        if home is not None and in_time and not self.gains.against_risk(job, at):
+            return BurstRejection("no-need", why.InTimeAtHome(finish_at=home.finish_at, deadline_at=deadline))
+        start, again_s = ready_at(at, self.world.now), self.interruptions.again_s(job, place)
+        finish = start + at.run_s(job)
+        share = typical_share(job)
+        late_s = start + share * at.run_s(job) - deadline
+        if late_s > 0 and not self.gains.by_chance(job, at):
+            reason = why.TooLate(
+                late_at=deadline + late_s,
+                deadline_at=deadline,
+                finish_at=finish + again_s,
+                probably=share != 1.0,
+                again_s=again_s,
+            )
+            return BurstRejection("too-late", reason)
+        if again_s and finish + again_s > deadline:
+            return _unsafe(finish + again_s, deadline)
+        rent_at = now
+        if at.offer and self.world.home_may_take(job):
+            spare_s = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * at.offer.offer.delay_s
+            rent_at += self._put_off_s(job, at, spare_s)
+        return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
+
+    def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
+        """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
+        value_usd, home = self.world.book.value_usd(job), self.gains.at_home(job)
+        if value_usd <= 0.0 or spare_s <= 0.0:
+            return max(0.0, spare_s)
+        if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for
+            home = home._replace(ahead_s=math.inf)
+        rented = Rented(ready_at(at, self.world.now), at.run_s(job), rent_usd(job, at))
+        return put_off_s(job, self.world.now, home, rented, value_usd, spare_s)
+
+    def _required(
+        self, permit: Filter, mode: BurstMode, job: JobView, place: int
+    ) -> BurstCandidate | BurstRejection:
+        """Whatever it costs; but not on spot that risks a deadline which on-demand would meet."""
+        case = self._case(permit, mode, job, place, required=True)
+        again_s = self.interruptions.again_s(job, place)
+        if job.deadline_at is None or case.finish_at + again_s <= job.deadline_at or not again_s:
+            return case
+        on_demand = [
+            self.world.now + self.interruptions.fresh_s(job, p) for p in self.interruptions.on_demand(job)
+        ]
+        if min(on_demand, default=math.inf) > job.deadline_at:
+            return case
+        return _unsafe(case.finish_at + again_s, job.deadline_at)
+
+    def _case(
+        self,
+        permit: Filter,
+        mode: BurstMode,
+        job: JobView,
+        place: int,
+        *,
+        required: bool,
+        rent_at: float | None = None,
+    ) -> BurstCandidate:
+        at = self.world.places[place]
+        start = ready_at(at, self.world.now)
+        finish, again_s = start + at.run_s(job), self.interruptions.again_s(job, place)
+        return BurstCandidate(
+            place=place,
+            policy=permit.policy,
+            mode=mode,
+            required=required,
+            rent_at=max(self.world.now, rent_at or 0.0, job.not_before_at or 0.0),
+            start_at=start,
+            finish_at=finish,
+            fallback_finish_at=finish + again_s if again_s else None,
+            cost_usd=bill_usd(job, at),
+            committed_usd=worst_usd(job, at),
+        )
+
+
+def approved(permit: Filter, job: JobView, case: BurstCandidate) -> bool:
+    """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
+    above = permit.approval_above_usd
+    return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _at_place(found: BurstCandidate | BurstRejection, place: int) -> BurstCandidate | BurstRejection:
+    """What was said of an offer, of another one that is like it."""
+    if isinstance(found, BurstCandidate):
+        return found if found.place == place else replace(found, place=place)
+    dear = found.dear
+    return found if dear is None or dear.place == place else replace(found, dear=replace(dear, place=place))
+
+
+def _unsafe(fallback_at: float, deadline: float) -> BurstRejection:
+    return BurstRejection("too-late", why.SpotTooLate(finish_at=fallback_at, deadline_at=deadline))
+
+
+def _unapproved(permit: Filter, job: JobView, case: BurstCandidate) -> BurstRejection:
+    reason = why.Unapproved(
+        job=job.id,
+        policy=permit.policy,
+        above_usd=permit.approval_above_usd or 0.0,
+        committed_usd=case.committed_usd,
+    )
+    return BurstRejection("approval", reason)
+
+
+def to_approve(reason: why.Reason, job: JobView) -> why.Reason:
+    """What was found of a job like it, of this one: approval is given job by job."""
+    match reason:
+        case why.Unapproved():
+            return structs.replace(reason, job=job.id)
+        case why.InForm() | why.WithData():
+            return structs.replace(reason, why=to_approve(reason.why, job))
+        case _:
+            return reason

@@ -1,0 +1,295 @@
+"""The list schedule of one decision: the arrays are laid out, the compiled kernel carries it out, and what it says is put into words.
+
+It serves the forecast at home, greedy's decision (what it starts now is the first step of its schedule) and the evaluation of any plan (that plan's starts first, then the schedule fills
+what is free and goes on). What trials ask of most decisions is a total and who starts: the rest – a booking per job, its cost, why it did not start – is made when it is asked for.
+"""
+
+from collections import UserDict
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from federator.model.snapshot import JobView
+from federator.planning import kernels
+from federator.planning.kernels import tables as t
+from federator.planning.rentals.burst import Bursting
+from federator.planning.rentals.candidate import BurstCandidate
+from federator.planning.rules.caps import Caps
+from federator.planning.rules.rulebook import NEVER_WAIT_H
+from federator.planning.scheduling import blocks
+from federator.planning.scheduling.blocks import BUSY, Block
+from federator.planning.scheduling.bookings import Booking, Schedule
+from federator.planning.scheduling.model_arrays import ModelArrays, numbers_of
+from federator.planning.scheduling.opportunity_cost import Displacing
+from federator.planning.scheduling.rental_arrays import Cases, cases_of
+from federator.planning.world.prices import Cost
+from federator.planning.world.problem import World
+
+T = TypeVar("T")
+
+ATTEMPTS = 500_000
+"""Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
+LOOKS = 1_000_000
+"""Likewise for evaluations at a class whose turn it is; they are cheap, but where all jobs differ there is one per job and moment."""
+
+
+def at_home(world: World) -> Mapping[str, Booking]:
+    """All jobs, with nothing rented and no lease used."""
+    return carry_out(world, None, {}).schedule().bookings
+
+
+def starts_now(world: World) -> Schedule:
+    """What of the waiting work starts now at home, and nothing beyond it."""
+    return carry_out(world, None, {}, whole=False).schedule()
+
+
+def carry_out(
+    world: World,
+    bursting: Bursting | None,
+    starts: Mapping[str, int],
+    order: Mapping[str, int] | None = None,
+    *,
+    whole: bool = True,
+    required_usd: float = 0.0,
+) -> "ListSchedule":
+    """A decision, carried out and priced: first `starts` (job to choice; an offer is rented), then the rest. Without `bursting` only owned places are used.
+
+    A start that is not open to its job, that does not fit, that a cap forbids, or that costs more on what is rented than its deadline is worth, is left to the rest.
+    `order`: every job's turn where it is not the published one; `required_usd`: what it costs, on top, not to rent what a policy requires.
+    Raises `Unavailable` where the kernel cannot be loaded.
+    """
+    numbers = numbers_of(world)
+    found = ListSchedule(
+        numbers,
+        cases_of(numbers, bursting),
+        starts,
+        bursts=bursting is not None,
+        whole=whole,
+        required_usd=required_usd,
+    )
+    if order is not None:
+        found.reorder(order)
+    return found.run(kernels.kernel())
+
+
+class LazyDict(UserDict[str, T]):
+    """A dictionary that is made when it is first looked into."""
+
+    def __init__(self, make: Callable[[], dict[str, T]]) -> None:
+        self._make = make
+
+    @cached_property
+    def data(self) -> dict[str, T]:  # type: ignore[override]
+        """What it holds."""
+        return self._make()
+
+
+class ListSchedule:
+    """One decision, carried out by the kernel. `bursts`: what is rented may be used; not `whole`: only what starts now is asked for."""
+
+    def __init__(
+        self,
+        numbers: ModelArrays,
+        cases: Cases,
+        starts: Mapping[str, int],
+        *,
+        bursts: bool = False,
+        whole: bool = True,
+        required_usd: float = 0.0,
+    ) -> None:
+        """Lay it all out; `run` carries it out."""
+        self.numbers, self.cases, self.world = numbers, cases, numbers.world
+        self.jobs = cases.jobs.copy()
+        self._force(starts)
+        self.state = np.zeros(1, dtype=t.STATE)
+        limits = {"attempts_limit": ATTEMPTS, "looks_limit": LOOKS, "hold_job": -1}
+        counts = {"releases": len(numbers.releases), "given": len(numbers.given)}
+        asked = {"bursts": bursts, "whole": whole, "required_usd": required_usd, "never_h": NEVER_WAIT_H}
+        for name, value in (limits | counts | asked | cases.begins | {"now": self.world.now}).items():
+            self.state[name] = value
+
+    def _force(self, starts: Mapping[str, int]) -> None:
+        for name, place in starts.items():
+            number = self.numbers.index.get(name)
+            if number is not None:
+                self.jobs["forced"][number] = self.numbers.way(number, place)
+
+    def reorder(self, order: Mapping[str, int]) -> None:
+        """Let those that wait go on in this order: every job's turn."""
+        ranks = np.array([order[job.id] for job in self.world.jobs], dtype=np.int64)
+        self.jobs["turn"] = turns = np.argsort(ranks, kind="stable")
+        self.jobs["rank"][turns] = np.arange(len(turns))
+
+    def run(self, kernel: Callable[[t.KernelState], None]) -> "ListSchedule":
+        """Carry it out."""
+        numbers, places = self.numbers, self.numbers.places.copy()
+        forced = self.jobs["forced"][self.jobs["forced"] >= 0]
+        ways = numbers.ways[forced]
+        renting = ways[places["kind"][ways["place"]] == t.OFFER]
+        rented, machines = renting["place"], int(renting["machines"].sum())
+        standing = len(numbers.hosts)
+        for place in np.unique(rented).tolist():  # offers have no hosts yet
+            places["first_host"][place] = standing
+            standing += int(renting["machines"][rented == place].sum())
+        room = max(1, standing, int(places["members"].max(initial=0)))
+        ranks = (
+            numbers.all_ranks
+            + numbers.again
+            + machines
+            + len(rented) * numbers.most_ranks
+            + numbers.most_ranks
+        )
+        self.kernel_state = t.KernelState(
+            self.state,
+            places,
+            _longer(numbers.hosts, room - len(numbers.hosts)),
+            _longer(numbers.releases, 2 * len(self.jobs) + len(rented) + machines),
+            _longer(numbers.given, ranks),
+            numbers.ways,
+            numbers.classes.copy(),
+            self.jobs,
+            numbers.rows.copy(),
+            self.cases.records,
+            numbers.promises,
+            numbers.pair_records,
+            numbers.backs,
+            self.cases.flags.copy(),
+        )
+        kernel(self.kernel_state)
+        return self
+
+    # -- what came out ------------------------------------------------------------------------------------------------
+
+    @property
+    def attempts(self) -> int:
+        """Looks at one job and one place."""
+        return int(self.state["attempts"][0])
+
+    def term(self, name: str) -> float:
+        """One of the terms, in USD."""
+        return float(self.state[f"{name}_usd"][0])
+
+    def displaced_usd(self, displacing: Displacing) -> float:
+        """What it takes from work outside the window. What is rented later takes nothing."""
+        mine = np.zeros(len(self.jobs), dtype=bool)
+        mine[self.order] = True
+        jobs = self.jobs[mine & (self.jobs["later"] < 0)]
+        ways = self.numbers.ways[jobs["way"]]
+        gpus = (ways["nodes"] * ways["gpus"]).astype(np.float64)
+        return displacing.usd(ways["place"], gpus, jobs["start_at"], jobs["finish_at"])
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The jobs that are booked, as they were."""
+        booked: list[int] = self.jobs["order"][: int(self.state["booked"][0])].tolist()
+        return booked
+
+    @cached_property
+    def _now(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The jobs that start now, as they were booked."""
+        order = np.array(self.order, dtype=np.int64)
+        now: np.ndarray[Any, np.dtype[np.int64]] = order[self.jobs["starts"][order] != 0]
+        return now
+
+    def rents(self) -> tuple[str, ...]:
+        """Of those the ones that something is rented for."""
+        return tuple(
+            self.world.jobs[job].id for job in self._now[self.jobs["rents"][self._now] != 0].tolist()
+        )
+
+    def starts(self) -> dict[str, int]:
+        """Who starts now, and where."""
+        now = self._now
+        places = self.numbers.ways["choice"][self.jobs["way"][now]]
+        jobs = self.world.jobs
+        return {jobs[job].id: place for job, place in zip(now.tolist(), places.tolist(), strict=True)}
+
+    def caps(self) -> Caps:
+        """As they stand after what starts now."""
+        caps = self.world.caps.copy()
+        caps.used = self.kernel_state.rows["used_now"].tolist()
+        return caps
+
+    def schedule(self) -> Schedule:
+        """Bookings and reasons."""
+        return Schedule(LazyDict(self._bookings), LazyDict(self._blocks), self.caps(), self.attempts)
+
+    def costs(self) -> LazyDict[Cost]:
+        """Of each job."""
+        return LazyDict(self._costs)
+
+    def later(self) -> LazyDict[BurstCandidate]:
+        """The rentals that are put off."""
+        return LazyDict(self._later)
+
+    def _costs(self) -> dict[str, Cost]:
+        names = [*(f"{term}_usd" for term in ("run", "rent", "wait", "miss", "egress")), "late"]
+        rows = zip(*(self.jobs[name].tolist() for name in names), strict=True)
+        return {
+            job.id: Cost(run, rent, wait, miss, egress, bool(late))
+            for job, (run, rent, wait, miss, egress, late) in zip(self.world.jobs, rows, strict=True)
+        }
+
+    def _later(self) -> dict[str, BurstCandidate]:
+        put_off = np.flatnonzero(self.jobs["later"] >= 0).tolist()
+        return {self.world.jobs[job].id: self.cases.later[int(self.jobs["later"][job])] for job in put_off}
+
+    def _bookings(self) -> dict[str, Booking]:
+        members = self.kernel_state.hosts["member"][self.kernel_state.given["host"]].tolist()
+        places = self.numbers.ways["choice"].tolist()
+        names = ("way", "start_at", "finish_at", "committed_until", "rents", "exact", "first_given", "ranks")
+        columns: dict[str, list[Any]] = {name: self.jobs[name].tolist() for name in names}
+        found = {}
+        for job in self.order:
+            way, start, finish, committed, rents, exact, first, ranks = (columns[name][job] for name in names)
+            found[self.world.jobs[job].id] = Booking(
+                places[way],
+                start,
+                finish,
+                committed,
+                bool(rents),
+                bool(exact),
+                tuple(members[first : first + ranks]),
+            )
+        return found
+
+    def _blocks(self) -> dict[str, Block]:
+        """Of those that do not start at once: what stopped their classes."""
+        now, begun = self.world.now, set(self.order[: int(self.state["begun"][0])])
+        of_class = [self._block(klass) for klass in range(len(self.kernel_state.classes))]
+        return {
+            job.id: blocks.not_before(job, now) or of_class[self.numbers.klass[number]]
+            for number, job in enumerate(self.world.jobs)
+            if number not in begun
+        }
+
+    def _block(self, klass: int) -> Block:
+        row, job = self.kernel_state.classes[klass], self.numbers.heads[klass]
+        kind, by, place = int(row["stopped"]), int(row["stopped_by"]), int(row["stopped_at"])
+        x = float(row["stopped_x"])
+        if kind in (t.FREE, t.BUSY):
+            return BUSY
+        at = self.world.places[place]
+        if kind == t.HELD:
+            return blocks.held(self.world.jobs[by], at, x)
+        if kind == t.ELSEWHERE:
+            return blocks.better_elsewhere(at, x)
+        if kind == t.TO_RENT:
+            return blocks.to_be_rented(at, x)
+        if kind == t.CHEAPER:
+            return blocks.cheaper_elsewhere(at, x, float(row["stopped_saves"]) / 1e9)
+        return self._capped(by, x, job, place)
+
+    def _capped(self, row: int, used: float, job: JobView, place: int) -> Block:
+        caps = self.world.caps.copy()
+        caps.used[row] = used
+        return blocks.capped(caps, caps.rows[row], self.world.as_form(job, place), self.world.places[place])
+
+
+def _longer(table: t.Records, more: int) -> t.Records:
+    """A copy with room for more."""
+    longer = np.zeros(len(table) + max(0, more), dtype=table.dtype)
+    longer[: len(table)] = table
+    return longer

@@ -1,0 +1,356 @@
+"""The ways in which jobs could run, as numbers: one decision's world in the arrays that the kernels read.
+
+A *way* is one manner of running a class of identical jobs: so many ranks of such a size at one place, for so long, at such a price. Made once
+per world, and shared by all schedules in it. What ranks, times and prices mean is said by `candidates`, `prices` and `host_sets`; a property test
+holds them and these arrays together.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federator.model.capacity import Market
+from federator.model.queues import under
+from federator.model.rules import CapUnit, PriceKind
+from federator.model.snapshot import BusyView, JobView
+from federator.planning.kernels import tables as t
+from federator.planning.kernels.start_cost import gpus_usd, machines_usd
+from federator.planning.kernels.tables import Records
+from federator.planning.places.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
+from federator.planning.places.host_sets import RANKS_PER_WORK
+from federator.planning.places.stocks import Stocks
+from federator.planning.rules.calendars import closure
+from federator.planning.rules.caps import additional_worst_usd, busy_use
+from federator.planning.rules.permits import only_deadlines
+from federator.planning.rules.rulebook import matches
+from federator.planning.world.chances import spread_of
+from federator.planning.world.prices import doubt_usd, longer_s
+from federator.planning.world.problem import OPTION, World
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+UNITS = {
+    CapUnit.GPUS: t.GPUS,
+    CapUnit.JOBS: t.JOBS,
+    CapUnit.USD: t.USD,
+    CapUnit.INSTANCES: t.INSTANCES,
+    CapUnit.USD_PER_H: t.USD_PER_H,
+}
+
+
+def numbers_of(world: World) -> "ModelArrays":
+    """A world's arrays; they are made once."""
+    if not isinstance(world.numbers, ModelArrays):
+        world.numbers = ModelArrays(world)
+    return world.numbers
+
+
+class ModelArrays:
+    """A world in arrays, and how to find one's way in them. Schedules work on copies of what they change."""
+
+    def __init__(self, world: World) -> None:
+        """Make all arrays."""
+        self.world = world
+        self.index = {job.id: number for number, job in enumerate(world.jobs)}
+        """Where a job stands in the published order."""
+        numbers = {key: number for number, key in enumerate(world.alike)}
+        self.klass = [numbers[world.key(job)] for job in world.jobs]
+        """Of each job."""
+        self.heads = [members[0] for members in world.alike.values()]
+        """The first job of each class."""
+        self.pairs: list[tuple[int, int, float]] = []
+        self.places, self.hosts, self.releases, self.given, self.backs = self._capacity()
+        self.ways, self.classes = self._ways()
+        self.jobs = self._jobs()
+        self.rows = self._rows()
+        self.promises = self._promises()
+        self.way_of: dict[tuple[int, int], int] = {
+            (klass, place): first + number
+            for klass, (first, last) in enumerate(
+                zip(self.classes["first_way"].tolist(), self.classes["last_way"].tolist(), strict=True)
+            )
+            for number, place in enumerate(self.ways["choice"][first:last].tolist())
+        }
+        """By class and choice."""
+        self.pair_records = np.array(self.pairs, dtype=t.PAIR)
+        self.most_ranks = int(self.ways["nodes"].max(initial=1))
+        self.all_ranks = sum(_most_ranks(job) for job in world.jobs)
+        self.again = sum(_most_ranks(job) for job in world.jobs if job.forms)
+        """Ranks of jobs that may start a second time at their first moment: wider."""
+
+    @cached_property
+    def class_of_way(self) -> Ints:
+        """The class of each way."""
+        return np.repeat(np.arange(len(self.classes)), self.classes["last_way"] - self.classes["first_way"])
+
+    def way(self, job: int, place: int) -> int:
+        """The way of a job (by its index) by a choice that is open to it; -1 where it is not."""
+        return self.way_of.get((self.klass[job], place), -1)
+
+    def flags(self, usable: t.Flags) -> tuple[t.Flags, dict[str, int]]:
+        """What is only yes or no, in one array, and where each part begins; `usable` is of the rentals."""
+        world = self.world
+        selects = [[place.selected_by(row.pools) for place in world.places] for row in world.caps.rows]
+        at = [
+            [not at.rented and row.model in ("", at.model) for at in world.places] for row in world.guarantees
+        ]
+        to = [[under(job.queue, row.queue) for job in self.heads] for row in world.guarantees]
+        parts = {"selects": selects, "promised_at": at, "promised_to": to}
+        columns = max(len(world.places), len(self.heads), usable.shape[1], 1)
+        rows = sum(map(len, parts.values()))
+        flags = np.zeros((rows + len(world.jobs) + 2 * len(self.heads), columns), dtype=np.uint8)
+        begins, row = {}, 0
+        for name, part in parts.items():
+            begins[name] = row
+            for values in part:
+                flags[row, : len(values)] = values
+                row += 1
+        begins["usable"], begins["open_at"] = row, row + len(world.jobs)
+        begins["open_ways"] = begins["open_at"] + len(self.heads)
+        flags[row : row + len(world.jobs), : usable.shape[1]] = usable
+        return flags, begins
+
+    # -- capacity -----------------------------------------------------------------------------------------------------
+
+    def _capacity(self) -> tuple[Records, Records, Records, Records, Ints]:
+        """The places with their hosts and releases, as things stand."""
+        world = self.world
+        host_sets = [world.host_set(place) for place in range(len(world.places))]
+        places = _places(world.places)
+        _count_stocks(places, world.stocks)
+        hosts = _table(t.HOST, sum(len(host_set.hosts) for host_set in host_sets))
+        free = _ints([host for host_set in host_sets for host in host_set.hosts]).reshape(-1, 3)
+        hosts["gpus"], hosts["cpus"], hosts["memory"] = free.T
+        hosts["member"] = [member for host_set in host_sets for member in host_set.members]
+        places["first_host"] = _firsts([len(host_set.hosts) for host_set in host_sets])[:-1]
+        places["hosts"] = [len(host_set.hosts) for host_set in host_sets]
+        places["members"] = [max(host_set.members, default=0) + 1 for host_set in host_sets]
+        for name, part in zip(("free_gpus", "free_cpus", "free_memory"), range(3), strict=True):
+            places[name] = [sum(host[part] for host in host_set.hosts) for host_set in host_sets]
+        rows: list[tuple[float, ...]] = []
+        given: list[int] = []
+        backs = [0]
+        for number, host_set in enumerate(host_sets):
+            begin = len(rows)
+            for release in host_set.releases:
+                kind = t.NOTHING if release.payload is None else t.WORK
+                following = len(rows) + 1 if len(rows) - begin + 1 < len(host_set.releases) else -1
+                first = len(given)
+                given += [int(places["first_host"][number]) + host for host in release.hosts]
+                of = kind, len(rows), first, len(release.hosts), following, release.overdue
+                rows.append((*release.need, *of, release.at))
+                self._give_back(number, release.number, release.payload)
+                backs.append(len(self.pairs))
+            if host_set.releases:
+                places["soonest"][number], places["latest"][number] = begin, len(rows) - 1
+        hosts_given = _table(t.GIVEN, len(given))
+        hosts_given["host"] = given
+        return places, hosts, np.array(rows, dtype=t.RELEASE), hosts_given, _ints(backs)
+
+    def _give_back(self, place: int, number: int, busy: object) -> None:
+        """What the end of running work gives back to caps: with its first rank, all of it."""
+        pool = self.world.places[place].standing
+        if pool is None or not isinstance(busy, BusyView) or number % RANKS_PER_WORK:
+            return
+        for index, row in enumerate(self.world.caps.rows):
+            amount = busy_use(row, busy, pool) if UNITS[row.unit] < t.USD else 0.0
+            if amount:
+                self.pairs.append((index, 0, amount))
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def _ways(self) -> tuple[Records, Records]:
+        world, makes = self.world, _Makes(self.world)
+        money = any(row.unit is CapUnit.USD for row in world.caps.rows)
+        classes, parts = _table(t.CLASS, len(self.heads)), []
+        first = 0
+        for klass, job in enumerate(self.heads):
+            places = [*world.home(job), *world.leases(job), *world.offers(job)]
+            ways = makes.choices(job, places)
+            if money:
+                ways["worst_usd"] = [
+                    additional_worst_usd(world.as_form(job, p), world.places[p], world.now) for p in places
+                ]
+            parts.append(ways)
+            rows = [number for number, row in enumerate(world.caps.rows) if matches(row.scope, job)]
+            own = classes[klass]
+            own["first_row"], own["last_row"] = len(self.pairs), len(self.pairs) + len(rows)
+            self.pairs += [(row, 0, 0.0) for row in rows]
+            own["first_way"], own["last_way"] = first, first + len(places)
+            first += len(places)
+        classes["gpus"] = [job.gpus_total for job in self.heads]
+        classes["frugal"] = [only_deadlines(world.book, job) for job in self.heads]
+        classes["forms"] = [bool(job.forms) for job in self.heads]
+        classes["not_before"] = [job.not_before_at or 0.0 for job in self.heads]
+        spreads = [spread_of(job) for job in self.heads]
+        classes["typical"] = [typical for typical, _ in spreads]
+        classes["steep"] = [steep for _, steep in spreads]
+        classes["deadline"] = [np.inf if job.deadline_at is None else job.deadline_at for job in self.heads]
+        classes["value"] = [world.book.value_usd(job) for job in self.heads]
+        classes["size"] = [size(job) for job in self.heads]
+        for name in ("stuck_by", "stuck_at", "asks"):
+            classes[name] = -1
+        return np.concatenate(parts) if parts else _table(t.WAY, 0), classes
+
+    def _jobs(self) -> Records:
+        world = self.world
+        jobs = _table(t.JOBS_RECORD, len(world.jobs))
+        jobs["klass"] = self.klass
+        jobs["wait_usd_h"] = [world.book.wait_usd_h(job) for job in world.jobs]
+        jobs["patient_until"] = [job.submitted_at + job.patience_s for job in world.jobs]
+        jobs["behind_s"] = [job.behind_s for job in world.jobs]
+        for name in ("forced", "way", "later"):
+            jobs[name] = -1
+        jobs["exact"] = 1
+        jobs["turn"] = jobs["rank"] = np.arange(len(jobs))
+        for number, job in enumerate(world.jobs):
+            if job.avoid_nodes:
+                jobs["first_avoided"][number] = len(self.pairs)
+                for place in dict.fromkeys(map(world.place_of, world.open_to(job))):
+                    members = sorted(world.places[place].members_of(job.avoid_nodes))
+                    self.pairs += [(place, member, 0.0) for member in members]
+                jobs["last_avoided"][number] = len(self.pairs)
+        return jobs
+
+    def _rows(self) -> Records:
+        rows = _table(t.ROW, len(self.world.caps.rows))
+        rows["unit"] = [UNITS[row.unit] for row in self.world.caps.rows]
+        rows["limit"] = [row.limit for row in self.world.caps.rows]
+        rows["used"] = self.world.caps.used
+        return rows
+
+    def _promises(self) -> Records:
+        promises = _table(t.PROMISE, len(self.world.guarantees))
+        for name in ("kind", "each", "due", "used"):
+            promises[name] = [getattr(self.world.shortfalls[row], name) for row in self.world.guarantees]
+        promises["usd"] = [row.shortfall_usd_gpu_h for row in self.world.guarantees]
+        return promises
+
+
+class _Makes:
+    """What of places decides how long jobs run there and what it costs; all places at once."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.places, places = world, world.places, world.places
+        self.names = sorted({at.model for at in places})
+        self.model = _ints([self.names.index(at.model) for at in places])
+        self.slower = np.array([SPOT_REWORK if at.market is Market.SPOT else 1.0 for at in places])
+        self.gpus = _ints([at.gpus for at in places])
+        self.usd_gpu_h = np.array([0.0 if at.rented else at.price_usd_gpu_h for at in places])
+        self.usd_h = np.array([at.instance_usd_h for at in places])
+        offers = [at.offer.offer if at.offer else None for at in places]
+        self.offered = np.array([offer is not None for offer in offers], dtype=np.bool_)
+        self.delay_s = np.array([offer.delay_s if offer else 0.0 for offer in offers])
+        self.teardown_s = np.array([offer.teardown_s if offer else 0.0 for offer in offers])
+        self.least_s = np.array([offer.minimum_billing_s if offer else 0.0 for offer in offers])
+        self.surcharged = any(term.kind is PriceKind.POOL for term in world.book.prices)
+        self.doubted = any(at.doubt for at in places)
+
+    def choices(self, job: JobView, choices: Sequence[int]) -> Records:
+        """The job's class, each way in the form of its choice."""
+        if not job.forms:
+            ways = self.ways(job, _ints(choices))
+            ways["choice"] = choices
+            return ways
+        ways, by_form = _table(t.WAY, len(choices)), _ints(map(self.world.form_of, choices))
+        for form in np.unique(by_form).tolist():
+            mine = np.flatnonzero(by_form == form).tolist()
+            view = self.world.as_form(job, choices[mine[0]])
+            ways[mine] = self.ways(view, _ints(self.world.place_of(choices[index]) for index in mine))
+        ways["choice"] = choices
+        ways["longer_s"] = [longer_s(self.world.as_form(job, c), self.world.places[c]) for c in choices]
+        before = [self.world.precedence(job, choice) for choice in choices]
+        ways["option"] = [first // OPTION for first, _ in before]
+        ways["first"] = [first for first, _ in before]
+        ways["if_late"] = [late for _, late in before]
+        return ways
+
+    def ways(self, job: JobView, places: Ints) -> Records:
+        """The job's class at these places: times as `Candidate.run_s` has them, prices as `prices.cost`."""
+        ways = _table(t.WAY, len(places))
+        ways["place"], ways["nodes"] = places, job.nodes
+        ways["gpus"], ways["cpus"], ways["memory"] = job.gpus, job.cpus_milli, job.memory_mib
+        ways["apart"] = job.apart
+        ways["left_over"] = self.gpus[places] - job.gpus
+        speeds = [max(job.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in self.names]
+        by_speed = np.array(speeds, dtype=np.float64)[self.model[places]]
+        run_s = np.maximum(LEAST_RUN_S, job.run_s / by_speed * self.slower[places])
+        moved = []
+        if job.inputs:
+            moved = [self.world.places[place].transfer(job) for place in places.tolist()]
+            run_s = run_s + [each.seconds for each in moved]
+            ways["egress_usd"] = [each.usd for each in moved]
+        ways["run_s"] = run_s
+        ways["gpus_total"] = job.gpus_total
+        ways["closes"] = ways["opens"] = np.inf
+        if self.world.book.openings:
+            book, made = self.world.book, self.world.places
+            shut = [closure(job, made[place], book) for place in places.tolist()]
+            ways["closes"], ways["opens"] = zip(*shut, strict=True) if shut else ((), ())
+        whole, charged_s = job.of or job, run_s
+        if whole is not job:
+            charged_s = np.maximum(LEAST_RUN_S, whole.run_s / by_speed * self.slower[places])
+            if moved:
+                charged_s = charged_s + [each.seconds for each in moved]
+        run_usd = gpus_usd(self.usd_gpu_h[places], whole.gpus_total, charged_s)
+        if self.surcharged:
+            book, made = self.world.book, self.world.places
+            added = np.array([book.surcharge_usd_gpu_h(job, made[place]) for place in places.tolist()])
+            run_usd = run_usd + gpus_usd(added, size(whole), charged_s)
+        if self.doubted:
+            book, made = self.world.book, self.world.places
+            run_usd = run_usd + [doubt_usd(book, job, made[place]) for place in places.tolist()]
+        ways["run_usd"] = run_usd
+        ways["machines"] = 1
+        for index in np.flatnonzero(self.offered[places]).tolist():
+            ways["machines"][index] = machines(job, self.places[places[index]])
+        paid_s = np.maximum(self.least_s[places], self.delay_s[places] + run_s + self.teardown_s[places])
+        ways["whole_usd"] = machines_usd(self.usd_h[places], ways["machines"], paid_s)
+        return ways
+
+
+def _most_ranks(job: JobView) -> int:
+    """Of whatever form."""
+    return max(job.nodes, *(form.nodes for form in job.forms)) if job.forms else job.nodes
+
+
+def _places(candidates: Sequence[Candidate]) -> Records:
+    places = _table(t.PLACE, len(candidates))
+    places["kind"] = [t.OFFER if c.offer else t.LEASE if c.rented else t.OWNED for c in candidates]
+    places["delay_s"] = [c.offer.offer.delay_s if c.offer else 0.0 for c in candidates]
+    places["usd_h"] = [c.instance_usd_h for c in candidates]
+    places["gpus"] = [c.gpus for c in candidates]
+    places["cpus"] = [c.cpus_milli for c in candidates]
+    places["memory"] = [c.memory_mib for c in candidates]
+    places["all_gpus"] = [c.gpus_in_all for c in candidates]
+    places["soonest"], places["latest"] = -1, -1
+    return places
+
+
+def _count_stocks(places: Records, stocks: Stocks) -> None:
+    """Of sources that several offers draw on, the first of these keeps count."""
+    places["stock"] = -1
+    for place, draws in enumerate(stocks.draws):
+        for source, each in draws:
+            (_, first, stock), left = stocks.sources[source], stocks.left[source]
+            if stock is None:
+                places["counter"][place], places["left"][first] = first, left
+            else:
+                places["stock"][place], places["each"][place], places["stock_left"][first] = first, each, left
+
+
+def _table(kind: np.dtype[Any], length: int) -> Records:
+    return np.zeros(length, dtype=kind)
+
+
+def _ints(values: Iterable[object]) -> Ints:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _firsts(counts: Sequence[int]) -> Ints:
+    """Where lists of these lengths begin when they lie one after the other."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(_ints(counts), dtype=np.int64)])
