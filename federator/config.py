@@ -35,7 +35,6 @@ ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - refused without a URL of its own
 LARGEST_CA_BYTES = 8192
 """Clouds take some 16 KiB with a machine, and there is more to say."""
 MOST_LEEWAY_S = 300.0
-LOG_LEVELS = ("debug", "info", "warning", "error")
 PAUSES = frozenset({"heartbeat_s", "look_s", "poll_s", "refresh_s", "report_every_s", "sweep_s"})
 """What lies between two rounds of a loop."""
 ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
@@ -100,12 +99,6 @@ def check(settings: Settings) -> None:
         parse_clock(settings.clock)
     except ValueError as error:
         raise Invalid(str(error), field="$.clock") from error
-    if settings.log_level not in LOG_LEVELS:
-        raise Invalid(
-            f"{settings.log_level!r} is not a level",
-            field="$.log_level",
-            remedy=f"one of {', '.join(LOG_LEVELS)}",
-        )
     _check_numbers(settings, "$")
     _check_shares(settings.limits)
     if unknown := [stage for stage in settings.turn.stages if stage not in STAGES]:

@@ -391,8 +391,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Name of this federation: the tag on everything it rents."""
     clock: str = "system"
     """`system`, or `scaled:FACTOR@ORIGIN` for demonstrations; agents must be given the same."""
-    log_level: str = "info"
-    """`debug`, `info`, `warning` or `error`; logs go to standard error and never hold a secret."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Logs go to standard error and never hold a secret."""
     server: ServerSettings = ServerSettings()
     store: StoreSettings = StoreSettings()
     connections: ConnectionSettings = ConnectionSettings()

@@ -10,11 +10,10 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.rules import CapRow, CapUnit, Each, Period, Rule, Scope
-from federator.wire.fields import money_usd
+from federator.wire.fields import Money
 from federator.wire.records import decode
 from federator_policies.whose import Who, scope_of
 
-Money = float | str
 PERIODS = (
     ("per_day", Period.DAY),
     ("per_week", Period.WEEK),
@@ -60,7 +59,7 @@ class BudgetKind:
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """A cap per period, and where it is per queue, per queue."""
         given = decode(spec, BudgetSpec, "$.spec")
-        scope = scope_of(given.who, "$.spec.who")
+        scope = scope_of(given.who)
         limits = _limits(given)
         alerts = _alerts(given)
         return tuple(
@@ -85,7 +84,7 @@ kind = BudgetKind()
 
 def _limits(given: BudgetSpec) -> list[tuple[Period, float]]:
     said = [(name, period, getattr(given.usd, name)) for name, period in PERIODS]
-    limits = [(period, money_usd(usd, f"$.spec.usd.{name}")) for name, period, usd in said if usd is not None]
+    limits = [(period, usd) for _, period, usd in said if usd is not None]
     if not limits:
         raise Invalid("is empty", field="$.spec.usd", remedy="write for example {per_month: 500}")
     for name, _, usd in said[:-1]:

@@ -3,7 +3,6 @@
 A policy decides what *may* burst; whether it pays is the optimizer's to find. Without any policy nothing is ever rented.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
@@ -22,14 +21,13 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
-from federator.wire.fields import duration_s, money_usd
+from federator.wire.fields import Duration, Money
 from federator.wire.records import decode
 from federator_policies.hours import Hours, windows_of
 from federator_policies.residency import Data, selector_of
 from federator_policies.whose import Who, scope_of
 
 RENTED = (Market.ON_DEMAND, Market.SPOT)
-Money = float | str
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for_": "for"}):
@@ -40,7 +38,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for
     the price, so give them limits. `off`: never, whatever other policies permit."""
     for_: tuple[Literal["deadline", "waiting"], ...] = ("deadline",)
     """What counts as gained in `economic` mode: a met deadline, and saved waiting too where it is said."""
-    after_wait: str | None = None
+    after_wait: Duration | None = None
     """How long a job must have waited, in `threshold` mode."""
     window: Hours | None = None
     """The policy holds only then."""
@@ -109,7 +107,7 @@ class BurstKind:
         """Filters that open (or close) rented capacity, and a cap for every limit."""
         given = decode(spec, BurstSpec, "$.spec")
         policy = f"{self.kind}/{name}"
-        scope = scope_of(given.who, "$.spec.who")
+        scope = scope_of(given.who)
         _check_mode(given)
         return (*_filters(policy, given, scope), *_caps(policy, given, scope))
 
@@ -176,13 +174,11 @@ def _filters(policy: str, given: BurstSpec, scope: Scope) -> list[Rule]:
         pools=_pools(given.where),
         mode=mode,
         for_waiting="waiting" in when.for_,
-        after_wait_s=_optional(duration_s, when.after_wait, "$.spec.when.after_wait"),
-        max_price_usd_h=_optional(
-            money_usd, given.where.max_price_per_hour, "$.spec.where.max_price_per_hour"
-        ),
+        after_wait_s=when.after_wait,
+        max_price_usd_h=given.where.max_price_per_hour,
         reason="renting is switched off" if off else "",
         advisory=when.advisory,
-        approval_above_usd=_optional(money_usd, when.approval_above, "$.spec.when.approval_above"),
+        approval_above_usd=when.approval_above,
         data=_data(given),
     )
     if when.window is None:
@@ -196,24 +192,24 @@ def _filters(policy: str, given: BurstSpec, scope: Scope) -> list[Rule]:
 def _caps(policy: str, given: BurstSpec, scope: Scope) -> list[Rule]:
     limits = given.limits
     wanted = (
-        (CapUnit.USD_PER_H, Period.NOW, limits.usd_per_hour, "usd_per_hour"),
-        (CapUnit.USD, Period.DAY, limits.usd.per_day, "usd.per_day"),
-        (CapUnit.USD, Period.WEEK, limits.usd.per_week, "usd.per_week"),
-        (CapUnit.USD, Period.MONTH, limits.usd.per_month, "usd.per_month"),
-        (CapUnit.USD, Period.TOTAL, limits.usd.total, "usd.total"),
-        (CapUnit.INSTANCES, Period.NOW, limits.instances, "instances"),
+        (CapUnit.USD_PER_H, Period.NOW, limits.usd_per_hour),
+        (CapUnit.USD, Period.DAY, limits.usd.per_day),
+        (CapUnit.USD, Period.WEEK, limits.usd.per_week),
+        (CapUnit.USD, Period.MONTH, limits.usd.per_month),
+        (CapUnit.USD, Period.TOTAL, limits.usd.total),
+        (CapUnit.INSTANCES, Period.NOW, limits.instances),
     )
     return [
         CapRow(
             policy=policy,
             unit=unit,
-            limit=money_usd(most, f"$.spec.limits.{field}"),
+            limit=most,
             scope=scope,
             pools=_pools(given.where),
             period=period,
             hard=not given.when.advisory,
         )
-        for unit, period, most, field in wanted
+        for unit, period, most in wanted
         if most is not None
     ]
 
@@ -233,7 +229,3 @@ def _pools(where: Where) -> PoolSelector:
         markets=tuple(Market(market) for market in where.markets) or RENTED,
         models=tuple(model.upper() for model in where.models),
     )
-
-
-def _optional(read: Callable[[object, str], float], value: object, path: str) -> float | None:
-    return None if value is None else read(value, path)

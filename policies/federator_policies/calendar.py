@@ -113,7 +113,7 @@ def _prices(policy: str, pools: PoolSelector, given: CalendarSpec) -> list[Rule]
             policy=policy,
             kind=PriceKind.POOL,
             usd=price.add_usd_per_gpu_hour,
-            scope=scope_of(price.who, f"$.spec.prices[{index}].who"),
+            scope=scope_of(price.who),
             pools=pools,
             window=window,
         )

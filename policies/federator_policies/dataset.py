@@ -4,13 +4,15 @@ A job that names it in `inputs` is planned where it is, or where bringing it cos
 what moving takes, nothing else is needed; data that nobody registers is taken for free.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.datasets import DatasetRule, Spot
 from federator.model.rules import Rule
 from federator.wire import fields
-from federator.wire.inputs import MAX_SIZE_MIB, read_uri
+from federator.wire.inputs import MAX_SIZE_MIB, Uri
 from federator.wire.records import decode
 
 MAX_REPLICAS = 1000
@@ -19,18 +21,18 @@ MAX_REPLICAS = 1000
 class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One place that has all of it. At least one of the two."""
 
-    site: str = ""
+    site: fields.Name = ""
     """At this site: jobs there read it at once."""
-    region: str = ""
+    region: Annotated[str, fields.short(100)] = ""
     """Anywhere in this region, as an object store is; with `site`, the region of a site that is not always connected."""
 
 
 class DatasetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`spec` of a `Dataset`."""
 
-    uri: str
+    uri: Uri
     """Its address, as jobs write it in `inputs`. What lies below it belongs to it; the longest address wins."""
-    size: str | None = None
+    size: Annotated[int, fields.size("150GB", high_mib=MAX_SIZE_MIB, read=fields.size_bytes)] | None = None
     """How much it is, such as `150GB`: for inputs that do not say."""
     replicas: tuple[Replica, ...] = ()
     """Where it lies. The cheapest is taken, and of those the one that is there soonest."""
@@ -53,14 +55,11 @@ class DatasetKind:
                 field="$.spec.replicas",
                 remedy=f"write where it lies, 1 to {MAX_REPLICAS}, for example [{{region: eu-west}}]",
             )
-        size = None
-        if given.size is not None:
-            size = fields.size_bytes(given.size, "$.spec.size", high_mib=MAX_SIZE_MIB)
         return (
             DatasetRule(
                 policy=f"{self.kind}/{name}",
-                uri=read_uri(given.uri, "$.spec.uri"),
-                size_bytes=size,
+                uri=given.uri,
+                size_bytes=given.size,
                 replicas=tuple(_spot(each, f"$.spec.replicas[{n}]") for n, each in enumerate(given.replicas)),
                 labels=given.labels,
             ),
@@ -73,6 +72,4 @@ kind = DatasetKind()
 def _spot(replica: Replica, path: str) -> Spot:
     if not replica.site and not replica.region:
         raise Invalid("is empty", field=path, remedy="write site or region")
-    site = fields.name(replica.site, f"{path}.site") if replica.site else ""
-    region = fields.text(replica.region, f"{path}.region", limit=100) if replica.region else ""
-    return Spot(site, region)
+    return Spot(replica.site, replica.region)

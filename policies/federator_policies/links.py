@@ -17,7 +17,7 @@ from federator.wire.records import decode
 
 MAX_ROWS = 20_000
 Gbit = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]
-Money = float | str
+Place = Annotated[str, fields.short(100)]
 
 
 class Usual(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,20 +25,20 @@ class Usual(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     gbit_per_s: Gbit | None = None
     """What a job's data may count on, in 10⁹ bits per second; as if instant when it is not said."""
-    usd_per_gb: Money = 0.0
+    usd_per_gb: fields.Money = 0.0
     """USD for 10⁹ bytes."""
 
 
 class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from"}):
     """The link from one site or region to another. What names a site goes before what names its region, then the first row."""
 
-    from_: str
+    from_: Place
     """A site, or a region."""
-    to: str
+    to: Place
     """A site, or a region."""
     gbit_per_s: Gbit | None = None
     """What a job's data may count on, in 10⁹ bits per second; as if instant when it is not said."""
-    usd_per_gb: Money = 0.0
+    usd_per_gb: fields.Money = 0.0
     """USD for 10⁹ bytes."""
 
 
@@ -76,8 +76,8 @@ class LinksKind:
         return (
             LinkRule(
                 policy=f"{self.kind}/{name}",
-                within_region=_usual(given.within_region, "$.spec.within_region"),
-                between_regions=_usual(given.between_regions, "$.spec.between_regions"),
+                within_region=_usual(given.within_region),
+                between_regions=_usual(given.between_regions),
                 rows=rows,
             ),
         )
@@ -92,25 +92,18 @@ def _rows(given: LinksSpec) -> Iterator[LinkRow]:
     links = []
     for number, row in enumerate(given.rows):
         path = f"$.spec.rows[{number}]"
-        ends = (
-            fields.text(row.from_, f"{path}.from", limit=100),
-            fields.text(row.to, f"{path}.to", limit=100),
-        )
+        ends = (row.from_, row.to)
         if first.setdefault(ends, number) != number:
             raise Invalid(
                 f"is the link of row {first[ends]}, from {ends[0]} to {ends[1]}",
                 field=path,
                 remedy="write it once",
             )
-        links.append(
-            LinkRow(*ends, Link(row.gbit_per_s, fields.money_usd(row.usd_per_gb, f"{path}.usd_per_gb")))
-        )
+        links.append(LinkRow(*ends, Link(row.gbit_per_s, row.usd_per_gb)))
     yield from links
     if given.symmetric:
         yield from (LinkRow(row.dst, row.src, row.link) for row in links if (row.dst, row.src) not in first)
 
 
-def _usual(link: Usual | None, path: str) -> Link | None:
-    if link is None:
-        return None
-    return Link(link.gbit_per_s, fields.money_usd(link.usd_per_gb, f"{path}.usd_per_gb"))
+def _usual(link: Usual | None) -> Link | None:
+    return None if link is None else Link(link.gbit_per_s, link.usd_per_gb)

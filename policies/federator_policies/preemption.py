@@ -10,7 +10,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.rules import PreemptRule, Rule, Scope
-from federator.wire.fields import duration_s
+from federator.wire.fields import Duration
 from federator.wire.records import decode
 from federator_policies.whose import Who, scope_of
 
@@ -24,12 +24,12 @@ class PreemptionSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whose jobs they displace."""
     priority_gap: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
     """By so much the priority of who is displaced must be lower."""
-    minimum_run: str = "10m"
-    """Who has run for less is left alone."""
-    cool_down: str = "30m"
-    """Who was displaced is left alone for so long, also after it has started again."""
-    after_wait: str = "1m"
-    """Others are displaced only when the job would otherwise start later than this."""
+    minimum_run: Duration = 600.0
+    """Who has run for less is left alone. Left out: 10m."""
+    cool_down: Duration = 1800.0
+    """Who was displaced is left alone for so long, also after it has started again. Left out: 30m."""
+    after_wait: Duration = 60.0
+    """Others are displaced only when the job would otherwise start later than this. Left out: 1m."""
 
 
 class PreemptionKind:
@@ -41,7 +41,7 @@ class PreemptionKind:
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """One rule."""
         given = decode(spec, PreemptionSpec, "$.spec")
-        who, victims = scope_of(given.who, "$.spec.who"), scope_of(given.may_displace, "$.spec.may_displace")
+        who, victims = scope_of(given.who), scope_of(given.may_displace)
         if who == Scope():
             raise Invalid(
                 "is empty: all jobs would displace others",
@@ -54,9 +54,9 @@ class PreemptionKind:
                 who=who,
                 victims=victims,
                 minimum_priority_gap=given.priority_gap,
-                minimum_run_s=duration_s(given.minimum_run, "$.spec.minimum_run"),
-                cool_down_s=duration_s(given.cool_down, "$.spec.cool_down"),
-                patience_s=duration_s(given.after_wait, "$.spec.after_wait"),
+                minimum_run_s=given.minimum_run,
+                cool_down_s=given.cool_down,
+                patience_s=given.after_wait,
             ),
         )
 

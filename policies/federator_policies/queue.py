@@ -20,7 +20,7 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
-from federator.wire.fields import MAX_PATIENCE_S, duration_s, money_usd, queue, size_mib
+from federator.wire.fields import Duration, Money, Patience, QueuePath, queue, size
 from federator.wire.records import decode
 from federator_policies.whose import read_groups, read_users
 
@@ -38,7 +38,7 @@ class Guaranteed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Owned GPUs of a model, such as `{H100: 8}`; these are not beside `gpus`, but of them."""
     cpus: Annotated[float, msgspec.Meta(ge=0, le=10_000_000)] | None = None
     """Owned cores; when it is not said, as large a part of them as `gpus` are of all owned GPUs."""
-    memory: str | None = None
+    memory: Annotated[int, size("2TiB", high_mib=MAX_MEMORY_MIB)] | None = None
     """Owned memory, such as `2TiB`; when it is not said, as large a part of it."""
 
 
@@ -73,7 +73,7 @@ class Allowed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Groups of the sign-in provider."""
     max_priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
     """Highest priority that their jobs may claim; the queue's own limit holds as well."""
-    max_value: float | str | None = None
+    max_value: Money | None = None
     """Highest `value` that their jobs may claim, in USD; the queue's own limit holds as well."""
     must: bool = True
     """Whether their jobs may say `value: must`, where `allow_must` of the queue lets anybody."""
@@ -95,7 +95,7 @@ class Admins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`spec` of a `Queue`. What a queue does not say of budgets and caps for its jobs, it takes from the queue above it."""
 
-    path: str | None = None
+    path: QueuePath | None = None
     """Place in the tree, such as `research/vision`; the document's name when it is not said."""
     guaranteed: Guaranteed | None = None
     """Given back within `reclaim_within` when others use it."""
@@ -109,25 +109,25 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """GPUs above the guarantee that it may use while their owners do not; without limit when it is not said."""
     lending: Count | None = None
     """So many of the guaranteed GPUs others may use while it does not; the rest is kept free for it. All are lent when it is not said."""
-    usage_half_life: str | None = None
+    usage_half_life: Duration | None = None
     """In its turn by weight, GPU time that it has had counts half after so long, such as `7d`. Without it, here and above, only what is in use now counts."""
     usage_weights: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1000)]] = {}
     """An hour on a GPU of such a model counts so many times there, such as `{H100: 2, T4: 0.2}`; once on others. By the model that the work really ran on."""
-    reclaim_within: str | None = None
+    reclaim_within: Duration | None = None
     """Within what time a guarantee is back, such as `5m`, counted from when a job of the queue began to wait; at least the grace of those who must leave."""
     max_priority: Annotated[int, msgspec.Meta(ge=0, le=100)] = 100
     """Highest priority that a job may claim here."""
-    max_value: float | str | None = None
+    max_value: Money | None = None
     """Highest `value` that a job may claim here, in USD."""
     interactive: bool = False
     """Whether its work takes the fast path. Not passed on to the queues below."""
-    deadline_budget: str | None = None
+    deadline_budget: Duration | None = None
     """A job without a deadline should be finished this long after it was submitted."""
-    max_wait: str | None = None
+    max_wait: Duration | None = None
     """How long its jobs may wait at most before they start, such as `10m`. Plans treat that as a deadline, worth what a met deadline is worth in the queue; each further such time is another."""
-    max_duration: str | None = None
+    max_duration: Duration | None = None
     """A job that does not say is ended after this."""
-    patience: str | None = None
+    patience: Patience | None = None
     """For how long after it was submitted a job that does not say may wait for a cheaper or better place while GPUs that fit it are free, such as `30m`. As in the queue above when it is not said; where nobody says it, not at all."""
     met_deadline_usd_per_gpu_hour: Usd | None = None
     """What a met deadline is worth, per GPU-hour of the job."""
@@ -152,7 +152,7 @@ class QueueKind:
     def compile(self, name: str, spec: object) -> tuple[PolicyRule, ...]:
         """The queue's terms, its guarantee, its caps, its prices, and who may use it."""
         given = decode(spec, QueueSpec, "$.spec")
-        path = queue(name if given.path is None else given.path, "$.spec.path")
+        path = given.path or queue(name, "$.spec.path")
         policy = f"{self.kind}/{name}"
         return (
             _terms(policy, path, given),
@@ -171,14 +171,14 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         policy=policy,
         queue=path,
         interactive=given.interactive,
-        deadline_budget_s=_optional_s(given.deadline_budget, "deadline_budget"),
-        max_duration_s=_optional_s(given.max_duration, "max_duration"),
-        patience_s=_patience_s(given.patience),
-        max_wait_s=None if given.max_wait is None else duration_s(given.max_wait, "$.spec.max_wait"),
+        deadline_budget_s=given.deadline_budget,
+        max_duration_s=given.max_duration,
+        patience_s=given.patience,
+        max_wait_s=given.max_wait,
         max_priority=given.max_priority,
-        max_value_usd=None if given.max_value is None else money_usd(given.max_value, "$.spec.max_value"),
+        max_value_usd=given.max_value,
         allow_must=given.allow_must,
-        usage_half_life_s=_optional_s(given.usage_half_life, "usage_half_life"),
+        usage_half_life_s=given.usage_half_life,
         usage_weights={model.upper(): weight for model, weight in sorted(given.usage_weights.items())},
     )
 
@@ -197,7 +197,7 @@ def _grants(allow: tuple[Allowed, ...]) -> Iterator[Grant]:
         yield Grant(
             who=_members(each, path, everybody=True),
             max_priority=each.max_priority,
-            max_value_usd=None if each.max_value is None else money_usd(each.max_value, f"{path}.max_value"),
+            max_value_usd=each.max_value,
             must=each.must,
             rent=each.rent,
         )
@@ -221,7 +221,6 @@ def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:
     gpus = guaranteed.gpus or 0
     total = max(gpus, sum(models.values()))
     _check_guarantee(given, gpus, total)
-    reclaim_s = _optional_s(given.reclaim_within, "reclaim_within")
     if given.guaranteed is None and given.weight is None and given.borrowing is None:
         return []
     row = GuaranteeRow(
@@ -230,7 +229,7 @@ def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:
         gpus=gpus,
         lending_limit=given.lending,
         cpus_milli=round(1000 * (guaranteed.cpus or 0)),
-        memory_mib=_memory_mib(guaranteed),
+        memory_mib=guaranteed.memory or 0,
     )
     if (
         given.borrowing is not None
@@ -238,8 +237,8 @@ def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:
         row = msgspec.structs.replace(row, borrowing_limit=given.borrowing + total - gpus)
     if given.weight is not None:
         row = msgspec.structs.replace(row, weight=given.weight)
-    if reclaim_s is not None:
-        row = msgspec.structs.replace(row, reclaim_s=reclaim_s)
+    if given.reclaim_within is not None:
+        row = msgspec.structs.replace(row, reclaim_s=given.reclaim_within)
     per_model = [
         GuaranteeRow(
             policy=policy, queue=path, gpus=count, model=model, weight=row.weight, reclaim_s=row.reclaim_s
@@ -247,12 +246,6 @@ def _guarantee(policy: str, path: str, given: QueueSpec) -> list[Rule]:
         for model, count in sorted(models.items())
     ]
     return [row, *per_model]
-
-
-def _memory_mib(guaranteed: Guaranteed) -> int:
-    if guaranteed.memory is None:
-        return 0
-    return size_mib(guaranteed.memory, "$.spec.guaranteed.memory", high_mib=MAX_MEMORY_MIB)
 
 
 def _check_guarantee(given: QueueSpec, gpus: int, total: int) -> None:
@@ -318,11 +311,3 @@ def _prices(policy: str, path: str, given: QueueSpec) -> list[Rule]:
         for what, usd in prices
         if usd is not None
     ]
-
-
-def _patience_s(value: str | None) -> float | None:
-    return None if value is None else duration_s(value, "$.spec.patience", low_s=0.0, high_s=MAX_PATIENCE_S)
-
-
-def _optional_s(value: str | None, field: str) -> float | None:
-    return None if value is None else duration_s(value, f"$.spec.{field}")

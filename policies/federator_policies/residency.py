@@ -69,7 +69,7 @@ class ResidencyKind:
         rule = Filter(
             policy=f"{self.kind}/{name}",
             effect=Effect.DENY,
-            scope=scope_of(given.who, "$.spec.who"),
+            scope=scope_of(given.who),
             data=None if given.data is None else selector_of(given.data, "$.spec.data"),
             reason=given.reason,
         )

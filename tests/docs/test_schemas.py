@@ -61,6 +61,8 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "policy": [
         {"spec": {"weigth": 1}},
         {"spec": {"weight": 0}},
+        {"spec": {"max_wait": "soon"}},
+        {"spec": {"guaranteed": {"memory": 64}}},
         {"spec": {"allow": [{"must": "yes"}]}},
         {"kind": "Nonsense"},
         {"metadata": {}},
@@ -90,6 +92,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
         {"sever": {}},
         {"server": {"port": "7070"}},
         {"turn": {"stages": "lp"}},
+        {"log_level": "loud"},
         {"visibility": {"jobs": "nobody"}},
         {"store": {"etcd": {"endpoints": []}}},
         {"oidc": {"issuer": "https://id.example.org"}},

@@ -156,7 +156,7 @@ def test_an_empty_spec_makes_a_queue_and_nothing_else() -> None:
         ({"max_priority": 101}, "$.spec.max_priority", "to 100"),
         ({"max_value": "a lot"}, "$.spec.max_value", "40 USD"),
         ({"max_duration": "4"}, "$.spec.max_duration", "90s"),
-        ({"deadline_budget": 3600}, "$.spec.deadline_budget", "write a text"),
+        ({"deadline_budget": 3600}, "$.spec.deadline_budget", "no unit"),
         ({"max_wait": "0s"}, "$.spec.max_wait", ""),
         ({"max_wait": "10"}, "$.spec.max_wait", "90s"),
         ({"patience": "8d"}, "$.spec.patience", "at most 7d"),

@@ -12,6 +12,7 @@ from federator.model.jobs import (
     Checkpoint,
     Input,
     JobSpec,
+    Notify,
     PlacementConstraints,
     Resources,
     Retry,
@@ -63,6 +64,7 @@ secrets: [wandb, hub]
 after: [preprocess, job-01jd3v0000000000000000000a]
 array: 0-3,7
 labels: {{team: vision}}
+notify: [end, fail]
 client_id: nightly-2026-11-30
 """
 
@@ -114,6 +116,7 @@ def test_the_documented_example_is_read_whole() -> None:
         after=("preprocess", "job-01jd3v0000000000000000000a"),
         array=(0, 1, 2, 3, 7),
         client_id="nightly-2026-11-30",
+        notify=(Notify.END, Notify.FAIL),
     )
 
 
