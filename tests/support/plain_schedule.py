@@ -99,7 +99,7 @@ class _Board:
         self.stuck: dict[int, Block] = {}
         self.open: dict[int, tuple[int, ...]] = {}
         self.number, self.looks = 1 << 40, 0
-        self.lanes: dict[int, list[tuple[int, JobView]]] = {}
+        self.class_queues: dict[int, list[tuple[int, JobView]]] = {}
         self.awaited_s = [0.0] * len(self.host_sets)
 
     def _force(self, job: JobView, place: int) -> None:
@@ -199,7 +199,7 @@ class _Engine(_Board):
         order, jobs = self.order, self.world.jobs
         for turn, job in enumerate(jobs if order is None else sorted(jobs, key=lambda job: order[job.id])):
             if job.id not in self.result.bookings:
-                self.lanes.setdefault(self.world.key(job), []).append((turn, job))
+                self.class_queues.setdefault(self.world.key(job), []).append((turn, job))
         self._pass(self.now, set(range(len(self.host_sets))))
         self.result.caps = self.caps.copy()
         self.result.blocks = {
@@ -212,7 +212,7 @@ class _Engine(_Board):
         self.begin(starts)
         wakes = sorted({job.not_before_at or 0.0 for job in self._waiting()})
         at = self.now
-        while self.lanes and not self._spent:
+        while self.class_queues and not self._spent:
             ahead = [host_set.releases[0].at for host_set in self.host_sets if host_set.releases]
             ahead += [wake for wake in wakes if wake > at][:1]
             if not ahead:
@@ -236,7 +236,7 @@ class _Engine(_Board):
         return self.result.attempts > list_schedule.ATTEMPTS or self.looks > list_schedule.LOOKS
 
     def _waiting(self) -> list[JobView]:
-        entries = (entry for lane in self.lanes.values() for entry in lane)
+        entries = (entry for class_queue in self.class_queues.values() for entry in class_queue)
         return [job for _, job in sorted(entries, key=lambda entry: entry[0])]
 
     # -- one moment ---------------------------------------------------------------------------------------------------
@@ -246,18 +246,18 @@ class _Engine(_Board):
         if self.hold is not None and self.hold.at <= at:
             self.hold = None
         self.awaited_s = [0.0] * len(self.host_sets)
-        started, left = [], set(self.lanes)
+        started, left = [], set(self.class_queues)
         while left:
-            key = min(left, key=lambda key: self.lanes[key][0][0])
-            job = self.lanes[key][0][1]
+            key = min(left, key=lambda key: self.class_queues[key][0][0])
+            job = self.class_queues[key][0][1]
             self.looks += 1
             if self._worth_a_look(job, at, fresh):
                 block = self._try(job, at, self._gained(job, fresh))
                 if block is None:
                     self.stuck.pop(key, None)
-                    started.append(self.lanes[key].pop(0)[1])
-                    if not self.lanes[key]:
-                        del self.lanes[key]
+                    started.append(self.class_queues[key].pop(0)[1])
+                    if not self.class_queues[key]:
+                        del self.class_queues[key]
                         left.remove(key)
                     continue
                 self.stuck[key] = block
@@ -387,7 +387,7 @@ class _Engine(_Board):
         for place in self._places(job):
             view, candidate = world.as_form(job, place), world.places[place]
             elsewhere = world.place_of(place) != world.place_of(present)
-            if view.gpus_total < world.as_form(job, present).gpus_total or (elsewhere and self.lanes):
+            if view.gpus_total < world.as_form(job, present).gpus_total or (elsewhere and self.class_queues):
                 continue
             if world.precedence(job, place)[0] // OPTION != option:
                 continue
@@ -434,7 +434,7 @@ class _Engine(_Board):
 
     def _cheaper_later(self, job: JobView, at: float, here: _Rank, fitting: Sequence[_Rank]) -> Block | None:
         """What to wait for rather than to start, asked of the last of all that are alike; None where starting is better."""
-        world, alike = self.world, self.lanes[self.world.key(job)]
+        world, alike = self.world, self.class_queues[self.world.key(job)]
         pays = all(world.places[each.place].rented for each in fitting)
         until = math.inf if pays else min(each.submitted_at + each.patience_s for _, each in alike)
         if len(alike) >= tables.MOST_ALIKE or until <= at:

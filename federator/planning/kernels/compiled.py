@@ -20,7 +20,7 @@ config: Any = numba.config
 
 
 class _Place(caching.UserProvidedCacheLocator):
-    """The shelf's folder. numba opens only what it can write; what is finished need only be read."""
+    """The cache's folder. numba opens only what it can write; what is finished need only be read."""
 
     def ensure_cache_path(self) -> None:
         """Raises `OSError`."""
@@ -32,7 +32,7 @@ class _Place(caching.UserProvidedCacheLocator):
 
 
 class _Files(caching.CompileResultCacheImpl):
-    """No other place: what is compiled must lie where `shelf.done` looks."""
+    """No other place: what is compiled must lie where `cache.done` looks."""
 
     _locator_classes = [_Place]  # noqa: RUF012 - as numba has it
 

@@ -20,13 +20,13 @@ from federator_agent.core.lent_capacity import Site
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
 from tests.lab.faults.dispatchers import Dispatcher
+from tests.lab.faults.fault_profile import Trouble
 from tests.lab.faults.hosts import Host
 from tests.lab.faults.links import Bulk, Link
 from tests.lab.faults.nonsense import all_free, nonsense
 from tests.lab.faults.processes import Process
 from tests.lab.faults.ranks import RealRank
 from tests.lab.faults.scene import Scene
-from tests.lab.faults.weather import Trouble
 
 REPORT_EVERY_S = 60.0
 PORT = 29_500
@@ -45,7 +45,7 @@ class AgentLife:
     ) -> None:
         self.host = host
         self.process = process
-        self._weather = scene.weather
+        self._profile = scene.profile
         self._truth = scene.truth
         self._chance = scene.chance(process.name)
         self._clock = host.clock
@@ -169,7 +169,7 @@ class AgentLife:
 
     def _report(self, report: SiteReport) -> link.Report:
         """Now and then it says that all is free, whatever runs."""
-        if self._weather.draw(self._chance, self.host.member, Trouble.LIES):
+        if self._profile.draw(self._chance, self.host.member, Trouble.LIES):
             report = all_free(report, self.host.pool)
         return link.Report(report, self._clock.boot())
 
@@ -200,7 +200,7 @@ class AgentLife:
         placement = record.entry.placement
         await asyncio.sleep(self.host.plan.staging_s * self._chance.uniform(0.5, 1.5))
         self._staging.pop(placement, None)
-        if self._weather.draw(self._chance, self.host.member, Trouble.STAGING_FAILS):
+        if self._profile.draw(self._chance, self.host.member, Trouble.STAGING_FAILS):
             self.tell(ev.StagingFailed(placement, Cause.STAGING, "the disk does not take it"))
         else:
             self.tell(ev.Staged(placement, PORT))

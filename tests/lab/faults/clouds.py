@@ -11,11 +11,11 @@ from federator.kernel.errors import NoCapacity, Transient
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer
 from federator_providers.fake import FakeProvider
 from tests.lab.faults.clocks import MachineClock
+from tests.lab.faults.fault_profile import Trouble
 from tests.lab.faults.journal import Journal
 from tests.lab.faults.network import Network
 from tests.lab.faults.plan import LAUNCH, PROVIDER, TERMINATE
 from tests.lab.faults.processes import FaultLoop, coming_to
-from tests.lab.faults.weather import Trouble
 
 CALL_S = (0.05, 1.5)
 STALE_S = 120.0
@@ -141,7 +141,7 @@ class CloudHandle:
             raise Transient(f"{self.name} does not answer {self._who}", retry_after_s=5.0)
 
     def _strikes(self, trouble: Trouble) -> bool:
-        return self._network.weather.draw(self._chance, self.name, trouble) is not None
+        return self._network.profile.draw(self._chance, self.name, trouble) is not None
 
 
 def over(instance: Instance) -> bool:

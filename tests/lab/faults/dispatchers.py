@@ -151,7 +151,7 @@ class Dispatcher:
 
     async def _reign(self, process: Process) -> None:
         """Stand by until this dispatcher leads, and lead until its term is over; everything is new each time."""
-        store = StoreHandle(self._disk, process.loop, self._network.weather, self._chance, self.name)
+        store = StoreHandle(self._disk, process.loop, self._network.profile, self._chance, self.name)
         reign = Reign(store, self.clock, leader=process.name, term_s=TERM_S, margin_s=MARGIN_S)
         while not await reign.attempt():
             await asyncio.sleep(STANDBY_LOOK_S)

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 from federator.kernel.errors import FederatorError, Unavailable
+from tests.lab.faults.fault_profile import FaultProfile, Trouble
 from tests.lab.faults.processes import FaultLoop, Process
-from tests.lab.faults.weather import Trouble, Weather
 
 T = TypeVar("T")
 HEARTBEAT_S = (10.0, 40.0)
@@ -38,9 +38,9 @@ class Server(Protocol):
 class Network:
     """Who reaches whom, and how long that takes."""
 
-    def __init__(self, loop: FaultLoop, weather: Weather, chance: random.Random) -> None:
+    def __init__(self, loop: FaultLoop, profile: FaultProfile, chance: random.Random) -> None:
         self.loop = loop
-        self.weather = weather
+        self.profile = profile
         self.chance = chance
         self._cut: dict[tuple[str, str], int] = {}
         self._connections: list[Connection] = []
@@ -69,13 +69,13 @@ class Network:
     def way_s(self, *who: str) -> float:
         """How long a message takes now."""
         delay_s = self.chance.uniform(*WAY_S)
-        if self.weather.strikes(self.chance, Trouble.DELAY, *who):
+        if self.profile.strikes(self.chance, Trouble.DELAY, *who):
             delay_s += self.chance.uniform(0.0, DELAYED_S)
         return delay_s
 
     def lost(self, *who: str) -> bool:
         """Whether a message of these gets lost now."""
-        return self.weather.strikes(self.chance, Trouble.LOSE, *who)
+        return self.profile.strikes(self.chance, Trouble.LOSE, *who)
 
     def connect(self, connection: "Connection") -> None:
         """It is there from now on."""
@@ -102,7 +102,7 @@ class Network:
         """A request and its answer; `doing` runs in the server's process. Raises `Unavailable` where it gets no answer, and what `doing` raises."""
         request = _Request(self, client, server, doing)
         self.loop.later(self.way_s(client, server.name), request.arrive)
-        if self.weather.strikes(self.chance, Trouble.REPEAT, client, server.name):
+        if self.profile.strikes(self.chance, Trouble.REPEAT, client, server.name):
             # Asked twice, as by a proxy that tries again: the second may come much later, and its answer is nobody's.
             self.loop.later(self.chance.uniform(0.0, DELAYED_S), request.arrive)
         try:
@@ -218,7 +218,7 @@ class _Direction:
             )
             return
         self._send(text)
-        if network.weather.strikes(network.chance, Trouble.REPEAT, self.sender, self.receiver):
+        if network.profile.strikes(network.chance, Trouble.REPEAT, self.sender, self.receiver):
             self._send(text)
 
     def _send(self, text: str) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from federator.model.capacity import Market, Offer
-from tests.lab.faults.weather import Spell, Trouble
+from tests.lab.faults.fault_profile import Spell, Trouble
 
 HOUR_S = 3600.0
 SETTLED_S = 120.0
@@ -25,7 +25,7 @@ DEEDS_OF_AGENTS = ("", "", "Persist", "StartRanks", "StartRanks", "SignalRanks",
 SERIES_SHARE, MOST_RUNS = 0.25, 30
 
 
-class Strike(StrEnum):
+class FaultKind(StrEnum):
     """What goes wrong once, at a time."""
 
     KILL = "kill"
@@ -42,11 +42,11 @@ class Strike(StrEnum):
     NONSENSE = "nonsense said to the dispatcher"
 
 
-class Blow(msgspec.Struct, frozen=True):
+class InjectedFault(msgspec.Struct, frozen=True):
     """One of these: when, to whom, and how long, how far or after how many steps, whichever it needs."""
 
     at_s: float
-    strike: Strike
+    kind: FaultKind
     who: str
     lasts_s: float = 0.0
     steps: int = 0
@@ -126,7 +126,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Of the dispatchers' boot clocks."""
     jobs: tuple[JobPlan, ...]
     spells: tuple[Spell, ...]
-    blows: tuple[Blow, ...]
+    faults: tuple[InjectedFault, ...]
     budget_usd: float
     limits: dict[str, int]
     """GPUs that a queue may use at most."""
@@ -180,7 +180,7 @@ def draw(seed: int, size: Size = SMALL) -> Plan:
             for number in range(chance.randint(*size.jobs))
         ),
         spells=_spells(chance, (*members, *dispatchers), dispatchers, faults_s, severity, renting=renting),
-        blows=_blows(chance, members, dispatchers, faults_s, severity, renting=renting),
+        faults=_faults(chance, members, dispatchers, faults_s, severity, renting=renting),
         budget_usd=min(chance.choice((25.0, 60.0, 200.0)), _tight_usd(seed)),
         limits={"small": chance.choice((2, 3, 4))},
         solver=chance.random() < 0.08,
@@ -345,7 +345,7 @@ def _spells(
     return tuple(spells)
 
 
-def _blows(
+def _faults(
     chance: random.Random,
     members: tuple[str, ...],
     dispatchers: tuple[str, ...],
@@ -353,32 +353,32 @@ def _blows(
     severity: float,
     *,
     renting: bool,
-) -> tuple[Blow, ...]:
-    whom: dict[Strike, tuple[str, ...]] = {
-        Strike.KILL: (*members, *dispatchers * 3),
-        Strike.STOP: (*members, *dispatchers * 2),
-        Strike.REBOOT: members,
-        Strike.WIPE: members,
-        Strike.JUMP: (*members, *dispatchers),
-        Strike.CUT: (*members, *dispatchers),
-        Strike.CUT_UP: members,
-        Strike.CUT_DOWN: members,
-        Strike.DROP: members,
-        Strike.NONSENSE: (*members, "user"),
+) -> tuple[InjectedFault, ...]:
+    whom: dict[FaultKind, tuple[str, ...]] = {
+        FaultKind.KILL: (*members, *dispatchers * 3),
+        FaultKind.STOP: (*members, *dispatchers * 2),
+        FaultKind.REBOOT: members,
+        FaultKind.WIPE: members,
+        FaultKind.JUMP: (*members, *dispatchers),
+        FaultKind.CUT: (*members, *dispatchers),
+        FaultKind.CUT_UP: members,
+        FaultKind.CUT_DOWN: members,
+        FaultKind.DROP: members,
+        FaultKind.NONSENSE: (*members, "user"),
     }
-    often = [*whom, Strike.KILL, Strike.KILL, Strike.CUT, Strike.STOP, Strike.DROP]
-    often += [Strike.INTERRUPT, Strike.VANISH] if renting else []
-    blows = []
+    often = [*whom, FaultKind.KILL, FaultKind.KILL, FaultKind.CUT, FaultKind.STOP, FaultKind.DROP]
+    often += [FaultKind.INTERRUPT, FaultKind.VANISH] if renting else []
+    faults = []
     for _ in range(round(chance.uniform(4, 16) * severity)):
-        strike = chance.choice(often)
+        kind = chance.choice(often)
         lasts_s = chance.choice((1.0, 15.0, 90.0, 700.0, 2500.0)) * chance.uniform(0.5, 1.5)
-        if strike is Strike.JUMP:
+        if kind is FaultKind.JUMP:
             lasts_s = chance.choice((-1, 1)) * chance.choice((0.5, 5.0, 30.0))
         at_s = SETTLED_S + chance.uniform(0.0, 0.97) * faults_s
-        who = chance.choice(whom.get(strike, (PROVIDER,)))
+        who = chance.choice(whom.get(kind, (PROVIDER,)))
         steps = chance.choice((0, 1, 3, 10, 40, 150))
         deed = chance.choice(DEEDS_OF_DISPATCHERS if who in dispatchers else DEEDS_OF_AGENTS)
-        if strike is Strike.KILL and deed:
+        if kind is FaultKind.KILL and deed:
             steps = chance.choice((0, 1, 1, 2, 3, 5, 12))
-        blows.append(Blow(at_s, strike, who, lasts_s, steps, deed))
-    return tuple(sorted(blows, key=lambda blow: blow.at_s))
+        faults.append(InjectedFault(at_s, kind, who, lasts_s, steps, deed))
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))

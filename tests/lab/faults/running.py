@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from federator.simulation.overhearing import overheard
-from tests.lab.faults.blows import calm, processes, strike
+from tests.lab.faults.injection import calm, inject, processes
 from tests.lab.faults.plan import SETTLED_S, SMALL, Plan, Size, draw
 from tests.lab.faults.processes import FaultLoop
 from tests.lab.faults.questions import Questions
@@ -37,7 +37,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     virtual_s: float
     cpu_s: float
     jobs: int
-    blows: int
+    faults: int
 
 
 def play(seed: int, tell: Callable[[str], None] | None = None, size: Size = SMALL) -> Outcome:
@@ -67,7 +67,7 @@ def play_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
         virtual_s=loop.time(),
         cpu_s=time.process_time() - began_s,
         jobs=len(world.truth.accepted),
-        blows=len(plan.blows) + len(plan.spells),
+        faults=len(plan.faults) + len(plan.spells),
     )
 
 
@@ -75,13 +75,13 @@ async def _play(world: World) -> None:
     plan = world.plan
     await world.begin()
     for spell in plan.spells:
-        world.weather.expect(
+        world.profile.expect(
             msgspec.structs.replace(
                 spell, begins_s=spell.begins_s - SETTLED_S, ends_s=spell.ends_s - SETTLED_S
             )
         )
-    for blow in plan.blows:
-        world.loop.later(blow.at_s - SETTLED_S, strike, world, blow)
+    for fault in plan.faults:
+        world.loop.later(fault.at_s - SETTLED_S, inject, world, fault)
     submitting = [asyncio.create_task(world.users.submit(job)) for job in plan.jobs]
     submitting += [asyncio.create_task(world.users.submit_series(each)) for each in plan.series]
     await _pass_until(world, SETTLED_S + plan.faults_s)

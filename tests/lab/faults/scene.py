@@ -1,14 +1,14 @@
-"""What all parts of a world stand on: time, weather, network, truth, and a journal of what happens."""
+"""What all parts of a world stand on: time, the fault profile, network, truth, and a journal of what happens."""
 
 import random
 from collections.abc import Callable
 
+from tests.lab.faults.fault_profile import FaultProfile
 from tests.lab.faults.journal import Journal
 from tests.lab.faults.network import Network
 from tests.lab.faults.plan import Plan
 from tests.lab.faults.processes import FaultLoop
 from tests.lab.faults.truth import Truth
-from tests.lab.faults.weather import Weather
 
 
 class Scene:
@@ -18,9 +18,9 @@ class Scene:
         self.plan = plan
         self.loop = loop
         self.journal = Journal(loop, tell)
-        self.weather = Weather(loop)
+        self.profile = FaultProfile(loop)
         self.truth = Truth(plan, loop, self.journal)
-        self.network = Network(loop, self.weather, self.chance("network"))
+        self.network = Network(loop, self.profile, self.chance("network"))
 
     def chance(self, what: str) -> random.Random:
         """Chance of its own for each part, so that one draw does not move another's."""

@@ -13,9 +13,9 @@ from federator.control.record.leadership import LEADER_KEY
 from federator.kernel.errors import FederatorError, OutcomeUnknown, StoreConflict, Unavailable
 from federator.ports import Item, Page, Transaction
 from federator.store.memory import MemoryStore
+from tests.lab.faults.fault_profile import FaultProfile, Trouble
 from tests.lab.faults.plan import COMMIT
 from tests.lab.faults.processes import FaultLoop, coming_to
-from tests.lab.faults.weather import Trouble, Weather
 
 T = TypeVar("T")
 PATIENCE_S = 6.0
@@ -41,12 +41,12 @@ class StoreHandle:
     """`federator.ports.Store` as one process reaches it."""
 
     def __init__(
-        self, disk: Disk, loop: FaultLoop, weather: Weather, chance: random.Random, who: str
+        self, disk: Disk, loop: FaultLoop, profile: FaultProfile, chance: random.Random, who: str
     ) -> None:
         self.MAX_OPERATIONS = disk.store.MAX_OPERATIONS
         self._disk = disk
         self._loop = loop
-        self._weather = weather
+        self._profile = profile
         self._chance = chance
         self._who = who
 
@@ -66,7 +66,7 @@ class StoreHandle:
     async def commit(self, transaction: Transaction) -> int:
         """As the store; it may fail with nothing done, or nobody knows with what."""
         coming_to(COMMIT)
-        fate = self._weather.draw(
+        fate = self._profile.draw(
             self._chance, self._who, Trouble.STORE_REFUSES, Trouble.STORE_DOUBTS, Trouble.STORE_CONFLICTS
         )
         if fate is Trouble.STORE_REFUSES:
@@ -90,7 +90,7 @@ class StoreHandle:
         """The disk stays."""
 
     async def _read(self, read: Callable[[], T]) -> T:
-        if self._weather.draw(self._chance, self._who, Trouble.STORE_REFUSES):
+        if self._profile.draw(self._chance, self._who, Trouble.STORE_REFUSES):
             await asyncio.sleep(self._way_s())
             raise Unavailable(f"the store does not answer {self._who}")
         return await self._ask(read)
@@ -123,7 +123,7 @@ class StoreHandle:
             return
 
     def _way_s(self) -> float:
-        if self._weather.draw(self._chance, self._who, Trouble.STORE_SLOW):
+        if self._profile.draw(self._chance, self._who, Trouble.STORE_SLOW):
             return self._chance.uniform(0.05, 3.0)
         return self._chance.uniform(SHORTEST_S, USUAL_S)
 

@@ -36,7 +36,7 @@ class World:
     def __init__(self, plan: Plan, loop: FaultLoop, tell: Callable[[str], None] | None) -> None:
         scene = self.scene = Scene(plan, loop, tell)
         self.plan, self.loop, self.journal = plan, loop, scene.journal
-        self.truth, self.network, self.weather = scene.truth, scene.network, scene.weather
+        self.truth, self.network, self.profile = scene.truth, scene.network, scene.profile
         self.hosts: dict[str, Host] = {}
         """Of each member, its machines."""
         self.cloud = Cloud(loop, self.journal, plan.offers, self._booted, self._machine_gone)

@@ -1,4 +1,4 @@
-"""The weather: which kinds of trouble there are at this moment, for whom, and how often they strike.
+"""The fault profile: which kinds of trouble there are at this moment, for whom, and how often they strike.
 
 Spells come and go at the times that the plan says. Whatever can go wrong asks here, at the moment when it would.
 """
@@ -39,7 +39,7 @@ class Spell(msgspec.Struct, frozen=True):
     share: float
 
 
-class Weather:
+class FaultProfile:
     """The present spells."""
 
     def __init__(self, loop: FaultLoop) -> None:
