@@ -15,12 +15,15 @@ async def work_at_stake(client: Verbs, jobs: Sequence[str]) -> list[str]:
     """A sentence on each that runs and would begin again. An array's tasks are alike, and counted."""
     found = []
     for name in jobs:
-        detail = await client.job(read_address(name).name)
+        address = read_address(name)
+        detail = await client.job(address.name)
         job = detail.job
         if detail.spec.checkpoint is not None:
             continue
         if job.array is not None and not begins_id(name, job.id):
-            running = (await client.jobs(JobFilter(array=job.array, status=JobStatus.RUNNING), limit=1)).total
+            which = JobFilter(array=job.array, status=JobStatus.RUNNING)
+            rows = [row.array_index async for row in client.all_jobs(which)]
+            running = len([index for index in rows if not address.indices or index in address.indices])
             if running:
                 found.append(
                     f"{counted(running, 'task')} of {plain(job.name)} {'runs' if running == 1 else 'run'}"

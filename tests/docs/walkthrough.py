@@ -4,7 +4,7 @@ A page needs no special syntax for it, only words behind the fence, which no ren
 
 - `console`: commands after `$ `, each followed by what it prints. `console NAME` is another terminal; its last command may
   go on running. `^C` on a line of its own is Ctrl-C.
-- `yaml FILE`, `python FILE`: a file to save under that name.
+- `yaml FILE`, `python FILE`, `sh FILE`: a file to save under that name.
 - `console setup`: what has been done already before a test begins (making the environment), so it is not typed.
 
 What is printed may hold more lines than the page; those of the page must come in their order. Ids, times, ports, durations and
@@ -46,7 +46,7 @@ def read_page(path: Path) -> list[File | Command]:
         language, word, body = fence.groups()
         if language == "console" and word != SETUP:
             steps += _commands(word or HERE, body, text.count("\n", 0, fence.start()) + 2)
-        elif language in ("yaml", "python") and word:
+        elif language in ("yaml", "python", "sh") and word:
             steps.append(File(word, body))
     return steps
 

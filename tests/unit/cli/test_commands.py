@@ -377,8 +377,12 @@ def test_what_loses_nothing_is_stopped_unasked(
 
 def test_an_arrays_tasks_that_run_are_counted(federator: Command, fake: FakeDispatcher) -> None:
     fake.answer("GET /v1/jobs/sweep", detail(name="sweep", array="arr-1", array_index=3), headers=TIME)
-    fake.answer("GET /v1/jobs", JobPage((), total=40))
+    running = tuple(row(n, array="arr-1", array_index=n) for n in range(40))
+    fake.answer("GET /v1/jobs", JobPage(running, total=40))
+    fake.answer("POST /v1/jobs/actions", [ActedOn("sweep", "sweep", 1, 0, {"HELD": 1}, "held by ada")])
     assert "40 tasks of sweep run without a checkpoint" in federator("hold", "sweep").err
+    assert "2 tasks of sweep run without a checkpoint" in federator("hold", "sweep[38-50]").err
+    assert federator("hold", "sweep[50-60]").code == 0
 
 
 def test_update_sends_what_is_given(federator: Command, fake: FakeDispatcher) -> None:
