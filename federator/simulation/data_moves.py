@@ -4,7 +4,7 @@ It is told to the dispatcher the way a platform team would tell it, in documents
 take the same time for it as plans count on: what a link really does on a given day is not drawn.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,27 +49,24 @@ def regional_book(world: World, rules: Iterable[Rule]) -> DataBook:
     return DataBook(rules, regions | {site.name: site.region for site in world.sites})
 
 
-def read_data(given: Mapping[str, Any], folder: Path, world: World) -> tuple[str, ...]:
+def read_data(
+    links: Mapping[str, Any] | None, datasets: Sequence[Any], folder: Path, world: World
+) -> tuple[str, ...]:
     """`links` and `datasets` of a world file, as policy documents; `links.table` is a path from `folder`. Raises `Invalid`."""
     documents = []
-    if "links" in given:
-        links = dict(fields.mapping(given["links"], "$.links"))
+    if links is not None:
+        links = dict(links)
         table = links.pop("table", None)
         if table is not None:
             path = folder / fields.text(table, "$.links.table")
             written = links.get("rows", [])
             if not isinstance(written, list):
                 raise Invalid("is not a list", field="$.links.rows", remedy="write [{from: eu, to: us}]")
-            links["rows"] = [*written, *_table(path, _names(world, given))]
+            links["rows"] = [*written, *_table(path, _names(world, datasets))]
         documents.append(document("Links", NAME, links))
-    listed = given.get("datasets", [])
-    if not isinstance(listed, list):
-        raise Invalid(
-            "is not a list", field="$.datasets", remedy="write [{uri: s3://data, replicas: [{site: lab}]}]"
-        )
-    documents += [document("Dataset", f"{NAME}-{n}", each) for n, each in enumerate(listed)]
+    documents += [document("Dataset", f"{NAME}-{n}", each) for n, each in enumerate(datasets)]
     for number, text in enumerate(documents):
-        _compiled(text, "$.links" if "links" in given and not number else "$.datasets")
+        _compiled(text, "$.links" if links is not None and not number else "$.datasets")
     return tuple(documents)
 
 
@@ -91,11 +88,11 @@ def _leaves(faults: ExceptionGroup[Invalid]) -> Iterator[Invalid]:
             yield fault
 
 
-def _names(world: World, given: Mapping[str, Any]) -> set[str]:
+def _names(world: World, datasets: Sequence[Any]) -> set[str]:
     """Sites and regions that data of this world may go between."""
     names = {name for site in world.sites for name in (site.name, site.region)}
     names |= {offer.region for offer in world.offers} | set(world.cloud_sites.values())
-    for each in given.get("datasets", ()):
+    for each in datasets:
         for replica in each.get("replicas", ()) if isinstance(each, dict) else ():
             names |= {str(value) for value in replica.values()} if isinstance(replica, dict) else set()
     return names - {""}

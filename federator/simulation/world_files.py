@@ -7,11 +7,12 @@ sizes and amounts of money are written as everywhere else (`9m`, `80GiB`, `4 USD
 import csv
 import io
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer, Stock
@@ -19,12 +20,13 @@ from federator.model.sites import SiteKind
 from federator.simulation.clouds import Mood
 from federator.simulation.data_moves import data_of_table, read_data
 from federator.simulation.sites import Conditions
-from federator.simulation.spot_events import SpotHistory, read_history
+from federator.simulation.spot_events import read_history
 from federator.simulation.traces import in_words
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
 from federator.wire.faults import told_in, with_line
 from federator.wire.named_files import read_number, read_text
+from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 from federator_agent.core.lent_capacity import HostPool
 
@@ -44,6 +46,9 @@ MOST_NODES = 100_000
 """Of one pool,"""
 MOST_GPUS = 1024
 """and of one node."""
+Memory = Annotated[int, fields.size("80GiB", high_mib=MOST_MEMORY_MIB)]
+Span = Annotated[float, fields.duration("9m", low_s=0.0)]
+Many = Annotated[int, Meta(ge=0, le=10_000_000)]
 
 
 def load_world(path: Path, policies: Path | None = None) -> World:
@@ -76,28 +81,94 @@ def from_yaml(text: str, folder: Path) -> World:
         raise with_line(document, fault) if (fault.field or "").startswith("$") else fault from None
 
 
+class _Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: fields.Name = ""
+    model: Annotated[str, fields.short(100)] = ""
+    gpu_memory: Memory | None = None
+    nodes: Annotated[int, Meta(ge=1, le=MOST_NODES)] = 1
+    gpus_per_node: Annotated[int, Meta(ge=0, le=MOST_GPUS)] = 0
+    cpus_per_node: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    memory_per_node: Memory | None = None
+
+
+class _Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    latency: Span = 0.0
+    staging: Span = 0.0
+
+
+class _Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: fields.Name
+    kind: SiteKind = SiteKind.ONPREM
+    region: Annotated[str, fields.short(200)] = ""
+    labels: Annotated[dict[str, str], fields.written(partial(fields.pairs, limit=20), **fields.PAIRS)] = {}
+    price: fields.Money = 0.0
+    pools: Annotated[tuple[_Pool, ...], Meta(min_length=1)] = ()
+    link: _Link = _Link()
+
+
+class _Stock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What offers that name it draw on together: by default in GPUs, of which each machine takes those that it has."""
+
+    name: fields.Text
+    limit: Many
+    each: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    unit: fields.Text = "GPUs"
+
+
+class _Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The events of a real market: a table and the name of a trace in it."""
+
+    file: fields.Text
+    trace: fields.Text
+    start: Span = 0.0
+
+
+class _Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: fields.Text = ""
+    provider: fields.Name = "cloud"
+    site: fields.Name = ""
+    region: fields.Text = "cloud"
+    model: Annotated[str, fields.short(100)] = ""
+    gpus: Annotated[int, Meta(ge=1, le=MOST_GPUS)] = 8
+    market: Literal["on-demand", "spot"] = "on-demand"
+    price: fields.Money = 0.0
+    delay: Span = 540.0
+    teardown: Span = 60.0
+    minimum_billing: Span = 60.0
+    available: Annotated[int, Meta(ge=0, le=100_000)] = 100
+    stock: _Stock | None = None
+    interruptions_per_hour: Annotated[float, Meta(ge=0)] = 0.0
+    sold_out: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    events: _Events | None = None
+
+
+class _World(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: fields.Text = "world"
+    sites: tuple[_Site, ...] = ()
+    sites_table: fields.Text | None = None
+    burst: tuple[_Offer, ...] = ()
+    speeds: dict[str, Annotated[float, Meta(ge=1e-3)]] = {}
+    policies: fields.Text | None = None
+    links: dict[str, Any] | None = None
+    datasets: tuple[Any, ...] | None = None
+
+
 def _from_value(value: object, folder: Path) -> World:
-    given = fields.mapping(value, "$")
-    _known(given, "$", ("name", "sites", "sites_table", "burst", "speeds", "policies", "links", "datasets"))
-    sites = [_site(each, f"$.sites[{n}]") for n, each in enumerate(_list(given, "sites", "$"))]
-    offers = [_offer(each, f"$.burst[{n}]", folder) for n, each in enumerate(_list(given, "burst", "$"))]
+    file = decode(value, _World, "$")
+    sites = [_site(each) for each in file.sites]
+    offers = [_offer(each, f"$.burst[{n}]", folder) for n, each in enumerate(file.burst)]
     usual: tuple[str, ...] = ()
-    if "sites_table" in given:
-        table = folder / fields.text(given["sites_table"], "$.sites_table")
-        found = load_world(table)
+    if file.sites_table is not None:
+        found = load_world(folder / file.sites_table)
         sites += found.sites
         offers += [(offer, found.cloud_sites[offer.provider], Mood()) for offer in found.offers]
-        usual = () if "links" in given or "datasets" in given else found.data
-    world = _world(fields.text(given.get("name", "world"), "$.name"), sites, offers)
-    speeds = fields.mapping(given.get("speeds", {}), "$.speeds")
-    policies = ""
-    if "policies" in given:
-        policies = read_policies(folder / fields.text(given["policies"], "$.policies"))
+        usual = () if file.links is not None or file.datasets is not None else found.data
+    world = _world(file.name, sites, offers)
     return msgspec.structs.replace(
         world,
-        data=usual or read_data(given, folder, world),
-        speeds={model: float(fields.number(v, f"$.speeds.{model}", low=1e-3)) for model, v in speeds.items()},
-        policies=policies,
+        data=usual or read_data(file.links, file.datasets or (), folder, world),
+        speeds=file.speeds,
+        policies="" if file.policies is None else read_policies(folder / file.policies),
     )
 
 
@@ -120,46 +191,27 @@ def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, Moo
     )
 
 
-def _site(value: object, path: str) -> WorldSite:
-    given = fields.mapping(value, path)
-    _known(given, path, ("name", "kind", "region", "labels", "price", "pools", "link"))
-    link = fields.mapping(given.get("link", {}), f"{path}.link")
-    _known(link, f"{path}.link", ("latency", "staging"))
-    pools = [_pool(each, f"{path}.pools[{n}]", n) for n, each in enumerate(_list(given, "pools", path))]
-    if not pools:
-        raise Invalid("the site has no pool", field=f"{path}.pools")
+def _site(site: _Site) -> WorldSite:
     return WorldSite(
-        name=fields.name(given.get("name"), f"{path}.name"),
-        kind=SiteKind(fields.one_of(given.get("kind", "onprem"), f"{path}.kind", tuple(SiteKind))),
-        region=_word(given, "region", path, ""),
-        labels=fields.pairs(given.get("labels", {}), f"{path}.labels", limit=20),
-        price_usd_gpu_h=_money(given, "price", path),
-        pools=tuple(pools),
-        conditions=Conditions(
-            latency_s=_duration(link, "latency", f"{path}.link", 0.0),
-            staging_s=_duration(link, "staging", f"{path}.link", 0.0),
-        ),
+        name=site.name,
+        kind=site.kind,
+        region=site.region,
+        labels=site.labels,
+        price_usd_gpu_h=site.price,
+        pools=tuple(_pool(each, number) for number, each in enumerate(site.pools)),
+        conditions=Conditions(latency_s=site.link.latency, staging_s=site.link.staging),
     )
 
 
-def _pool(value: object, path: str, number: int) -> HostPool:
-    given = fields.mapping(value, path)
-    _known(
-        given,
-        path,
-        ("name", "model", "gpu_memory", "nodes", "gpus_per_node", "cpus_per_node", "memory_per_node"),
-    )
-    model = _word(given, "model", path, "")
+def _pool(pool: _Pool, number: int) -> HostPool:
     return host_pool(
-        fields.name(given.get("name", f"pool-{number}" if number else "main"), f"{path}.name"),
-        model,
-        fields.whole(given.get("nodes", 1), f"{path}.nodes", low=1, high=MOST_NODES),
-        fields.whole(given.get("gpus_per_node", 0), f"{path}.gpus_per_node", low=0, high=MOST_GPUS),
-        cpus=fields.whole(given["cpus_per_node"], f"{path}.cpus_per_node", low=1, high=4096)
-        if "cpus_per_node" in given
-        else None,
-        memory_mib=_size(given, "memory_per_node", path),
-        gpu_memory_mib=_size(given, "gpu_memory", path),
+        pool.name or (f"pool-{number}" if number else "main"),
+        pool.model,
+        pool.nodes,
+        pool.gpus_per_node,
+        cpus=pool.cpus_per_node,
+        memory_mib=pool.memory_per_node,
+        gpu_memory_mib=pool.gpu_memory,
     )
 
 
@@ -185,80 +237,47 @@ def host_pool(
     )
 
 
-def _offer(value: object, path: str, folder: Path | None = None) -> tuple[Offer, str, Mood]:
-    given = fields.mapping(value, path)
-    known = ("name", "provider", "site", "region", "model", "gpus", "market", "price", "delay", "teardown")
-    _known(
-        given,
-        path,
-        (*known, "minimum_billing", "available", "stock", "interruptions_per_hour", "sold_out", "events"),
-    )
-    pool = host_pool(
-        "gpu",
-        _word(given, "model", path, ""),
-        1,
-        fields.whole(given.get("gpus", 8), f"{path}.gpus", low=1, high=MOST_GPUS),
-    )
-    provider = fields.name(given.get("provider", "cloud"), f"{path}.provider")
-    market = Market(fields.one_of(given.get("market", "on-demand"), f"{path}.market", ("on-demand", "spot")))
-    region = _word(given, "region", path, "cloud")
+def _offer(written: _Offer, path: str, folder: Path) -> tuple[Offer, str, Mood]:
+    pool = host_pool("gpu", written.model, 1, written.gpus)
+    stock = written.stock
     offer = Offer(
-        name=_word(given, "name", path, f"{region}/{pool.model}x{pool.gpus_per_node}/{market}"),
-        provider=provider,
-        region=region,
+        name=written.name or f"{written.region}/{pool.model}x{pool.gpus_per_node}/{written.market}",
+        provider=written.provider,
+        region=written.region,
         instance_type=f"{pool.model}x{pool.gpus_per_node}",
-        market=market,
+        market=Market(written.market),
         model=pool.model,
         gpu_memory_mib=pool.gpu_memory_mib,
         gpus=pool.gpus_per_node,
         cpus_milli=pool.cpus_milli_per_node,
         memory_mib=pool.memory_mib_per_node,
-        price_usd_h=_money(given, "price", path),
-        delay_s=_duration(given, "delay", path, 540.0),
-        teardown_s=_duration(given, "teardown", path, 60.0),
-        minimum_billing_s=_duration(given, "minimum_billing", path, 60.0),
-        available=fields.whole(given.get("available", 100), f"{path}.available", low=0, high=100_000),
-        stock=_stock(given["stock"], f"{path}.stock", pool.gpus_per_node) if "stock" in given else UNSET,
+        price_usd_h=written.price,
+        delay_s=written.delay,
+        teardown_s=written.teardown,
+        minimum_billing_s=written.minimum_billing,
+        available=written.available,
+        stock=UNSET if stock is None else _stock(stock, written.gpus),
     )
-    mood = _mood(given, path, market, folder or Path())
-    return offer, fields.name(given.get("site", provider), f"{path}.site"), mood
+    return offer, written.site or written.provider, _mood(written, path, folder)
 
 
-def _stock(value: object, path: str, gpus: int) -> Stock:
-    """What offers that name it draw on together: by default in GPUs, of which each machine takes those that it has."""
-    given = fields.mapping(value, path)
-    _known(given, path, ("name", "limit", "each", "unit"))
-    return Stock(
-        name=fields.text(given.get("name"), f"{path}.name"),
-        limit=fields.whole(given.get("limit"), f"{path}.limit", low=0, high=10_000_000),
-        each=fields.whole(given.get("each", gpus), f"{path}.each", low=1, high=10_000_000),
-        unit=_word(given, "unit", path, "GPUs"),
-    )
+def _stock(stock: _Stock, gpus: int) -> Stock:
+    return Stock(name=stock.name, limit=stock.limit, each=stock.each or gpus, unit=stock.unit)
 
 
-def _mood(given: Mapping[str, object], path: str, market: Market, folder: Path) -> Mood:
+def _mood(offer: _Offer, path: str, folder: Path) -> Mood:
     """How often its machines are taken back, or are not to be had."""
-    mood = Mood(
-        interruptions_h=float(
-            fields.number(given.get("interruptions_per_hour", 0), f"{path}.interruptions_per_hour", low=0.0)
-        ),
-        sold_out=float(fields.number(given.get("sold_out", 0), f"{path}.sold_out", low=0.0, high=1.0)),
-        history=_history(given["events"], f"{path}.events", folder) if "events" in given else None,
-    )
-    if mood.history is not None and market is not Market.SPOT:
+    if offer.events is not None and offer.market != "spot":
         raise Invalid(
             "only spot machines are taken back", field=f"{path}.events", remedy="write market: spot"
         )
-    return mood
-
-
-def _history(value: object, path: str, folder: Path) -> SpotHistory:
-    """The events of a real market: a table and the name of a trace in it."""
-    given = fields.mapping(value, path)
-    _known(given, path, ("file", "trace", "start"))
-    file = folder / fields.text(given.get("file"), f"{path}.file")
-    trace = fields.text(given.get("trace"), f"{path}.trace")
-    return read_history(file, trace, _duration(given, "start", path, 0.0))
+    return Mood(
+        interruptions_h=offer.interruptions_per_hour,
+        sold_out=offer.sold_out,
+        history=None
+        if offer.events is None
+        else read_history(folder / offer.events.file, offer.events.trace, offer.events.start),
+    )
 
 
 def from_table(text: str, name: str) -> World:
@@ -333,45 +352,16 @@ def _rented(
 ) -> tuple[Offer, str, Mood]:
     """A machine of so many GPUs of a pool of so many nodes with so many each."""
     nodes, node_gpus = of
-    offer, _, mood = _offer(
-        {
-            "name": f"{site}/{model}x{gpus}",
-            "provider": f"{site}-burst",
-            "region": row.get("region") or "cloud",
-            "model": model,
-            "gpus": gpus,
-            "price": f"{read_number(row, 'usd_per_gpu_h') * gpus} USD",
-            "delay": f"{read_number(row, 'provisioning_h', default=0.15) * 3600:.0f}s",
-            "available": nodes * (node_gpus // gpus),
-            "stock": {"name": f"{site}/{model}", "limit": nodes * node_gpus},
-        },
-        site,
+    written = _Offer(
+        name=f"{site}/{model}x{gpus}",
+        provider=f"{site}-burst",
+        region=row.get("region") or "cloud",
+        model=model,
+        gpus=gpus,
+        price=read_number(row, "usd_per_gpu_h") * gpus,
+        delay=round(read_number(row, "provisioning_h", default=0.15) * 3600),
+        available=nodes * (node_gpus // gpus),
+        stock=_Stock(f"{site}/{model}", nodes * node_gpus),
     )
+    offer, _, mood = _offer(written, site, Path())
     return offer, f"{site}-burst", mood
-
-
-def _known(given: Mapping[str, Any], path: str, known: tuple[str, ...]) -> None:
-    fields.known_only(given, path, known)
-
-
-def _list(given: Mapping[str, Any], key: str, path: str) -> list[object]:
-    value = given.get(key, [])
-    if not isinstance(value, list | tuple):
-        raise Invalid("is not a list", field=f"{path}.{key}")
-    return list(value)
-
-
-def _word(given: Mapping[str, Any], key: str, path: str, default: str) -> str:
-    return fields.text(given[key], f"{path}.{key}") if key in given else default
-
-
-def _money(given: Mapping[str, Any], key: str, path: str) -> float:
-    return fields.money_usd(given[key], f"{path}.{key}") if key in given else 0.0
-
-
-def _duration(given: Mapping[str, Any], key: str, path: str, default_s: float) -> float:
-    return fields.duration_s(given[key], f"{path}.{key}") if key in given else default_s
-
-
-def _size(given: Mapping[str, Any], key: str, path: str) -> int | None:
-    return fields.size_mib(given[key], f"{path}.{key}", high_mib=MOST_MEMORY_MIB) if key in given else None

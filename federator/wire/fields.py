@@ -1,8 +1,7 @@
-"""Reading typed fields off a decoded mapping, with an error that names the field and the remedy.
+"""Values as people write them: what reads each of them, with an error that names the field and the remedy, and types that records are made of.
 
-msgspec could decode most of a job file by itself, but people write quantities as text, give lists of one as a word, mistype
-names and use other systems' names; here each of these gets the sentence that helps. Every function raises `Invalid` and
-nothing else, whatever it is given.
+Quantities are texts with units, lists of one may be a word, and names have rules; here each of these gets the sentence that helps. `written` makes a type of a reader,
+with the JSON Schema that editors are told; `federator.wire.records` reads records of such types. Every reader raises `Invalid` and nothing else, whatever it is given.
 """
 
 import re
@@ -52,19 +51,11 @@ def mapping(value: object, path: str) -> Mapping[str, object]:
     return {key: entry for key, entry in value.items() if entry is not None}
 
 
-def known_only(
-    fields: Mapping[str, object],
-    path: str,
-    known: tuple[str, ...],
-    elsewhere: Mapping[str, str] | None = None,
-) -> None:
-    """Refuse fields that nobody acts on, with the nearest known name.
-
-    `elsewhere` maps names that other systems use to what they are called here.
-    """
+def known_only(fields: Mapping[str, object], path: str, known: tuple[str, ...]) -> None:
+    """Refuse fields that nobody acts on, with the nearest known name."""
     for name in fields:
         if name not in known:
-            near = (elsewhere or {}).get(name) or nearest(name, known)
+            near = nearest(name, known)
             remedy = f"did you mean {near}?" if near else f"known are {', '.join(known)}"
             raise Invalid(f"there is no field {name[:80]!r}", field=f"{path}.{name[:80]}", remedy=remedy)
 
@@ -121,19 +112,6 @@ def queue(value: object, path: str) -> str:
     return word
 
 
-def words(value: object, path: str, each: Callable[[object, str], str] = text) -> tuple[str, ...]:
-    """A list of words; one word alone is a list of one."""
-    if value == ():
-        return ()
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list | tuple):
-        raise Invalid(f"{shown(value)} is not a list", field=path, remedy="write [one, two]")
-    if len(value) > MAX_WORDS:
-        raise Invalid(f"has {len(value)} entries; at most {MAX_WORDS} are taken", field=path)
-    return tuple(each(entry, f"{path}[{index}]") for index, entry in enumerate(value))
-
-
 def pairs(value: object, path: str, *, limit: int) -> dict[str, str]:
     """A mapping of words to words; numbers and truth values are written out as YAML has them."""
     fields = mapping(value, path)
@@ -174,13 +152,6 @@ def whole(value: object, path: str, *, low: int, high: int) -> int:
             field=path,
             remedy=f"write a whole number from {low} to {high}",
         )
-    return value
-
-
-def truth(value: object, path: str) -> bool:
-    """True or false. Raises `Invalid`."""
-    if not isinstance(value, bool):
-        raise Invalid("is neither true nor false", field=path, remedy="write true or false")
     return value
 
 

@@ -80,7 +80,7 @@ def _empty(folder: Path) -> Path:
         ("sites: [{name: a, pools: [{nodes: 1}]}]\nburst: [{market: free}]", "$.burst[0].market"),
         ("sites: [{name: a, pools: [{nodes: 1}]}]\nburst: [{delay: 540}]", "no unit"),
         ("sites: [{name: a, pools: [{nodes: 1}]}]\npolicy: x", "did you mean policies"),
-        ("sites: 3", "is not a list"),
+        ("sites: 3", "write a list"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
