@@ -14,6 +14,7 @@ from federator.control.administration.authority import AuthorityInForce
 from federator.control.administration.policy_service import Compile, PolicyService
 from federator.control.administration.sign_in import SignIn
 from federator.control.administration.sites import Sites
+from federator.control.administration.tunnels import TunnelService
 from federator.control.administration.visibility import Visibility
 from federator.control.leases.executor import Executor, UserData
 from federator.control.leases.rented_sites import check_rented_sites, rented_sites
@@ -76,6 +77,7 @@ class Core:
     sites: Sites
     views: Views
     policy_service: PolicyService
+    tunnels: TunnelService
     admission: Admission
     authority: AuthorityInForce
     visibility: Visibility
@@ -245,6 +247,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
             settings, records, inventory, observer, turn, explainer, expectations, writer, series, visibility
         ),
         policy_service=PolicyService(records, writer, compile_policies),
+        tunnels=TunnelService(records, writer),
         admission=admission,
         authority=authority,
         visibility=visibility,

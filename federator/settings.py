@@ -86,6 +86,12 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most work directories and outputs that are being sent or fetched at once; over it the answer is 429."""
     transfers_each: int = 8
     """Most of them of one user, or of one agent."""
+    tunnels_each: int = 64
+    """Most tunnels into running jobs (`exec`, each connection of `port-forward`) of one person that are open at once; over it the answer is 429."""
+    tunnels_agent: int = 256
+    """Most of them to one agent."""
+    tunnel_idle_s: float = 14_400.0
+    """Real seconds after which a tunnel through which nothing has come is closed."""
     batch_jobs: int = 100_000
     """Most lines in one NDJSON submission, and most jobs that its lines, arrays among them, may make."""
     array_tasks: int = 10_000

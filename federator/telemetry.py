@@ -83,6 +83,13 @@ CATALOGUE = (
     Metric("federator_leading", MetricType.GAUGE, "1 while this dispatcher leads, 0 while it stands by."),
     Metric("federator_link_sessions", MetricType.GAUGE, "Agents that are connected."),
     Metric("federator_link_ended_total", MetricType.COUNTER, "Ended agent sessions, by cause.", ("cause",)),
+    Metric("federator_tunnels", MetricType.GAUGE, "Tunnels into running jobs that are open."),
+    Metric(
+        "federator_tunnel_bytes_total",
+        MetricType.COUNTER,
+        "Bytes that came through tunnels into jobs; `of` is `client` or `agent`.",
+        ("of",),
+    ),
     Metric("federator_link_statuses_total", MetricType.COUNTER, "Placement statuses taken from agents."),
     Metric(
         "federator_link_desired_total",

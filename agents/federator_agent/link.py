@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
@@ -24,6 +25,7 @@ from federator import __version__
 from federator.kernel.errors import FederatorError, Invalid, Transient, Unauthenticated, Unavailable
 from federator.kernel.route import Way
 from federator.retry import retried
+from federator.wire import tunnel
 from federator.wire.jsontext import read
 from federator.wire.link import (
     LONGEST_NAME,
@@ -32,8 +34,10 @@ from federator.wire.link import (
     PATH,
     PROTOCOL,
     TEAM,
+    TUNNELS,
     Challenge,
     Desired,
+    Dial,
     Heard,
     Hello,
     LogLength,
@@ -80,7 +84,7 @@ class Listener(Protocol):
         """It is over."""
         ...
 
-    def said(self, message: Desired | StatusAck | Heard) -> None:
+    def said(self, message: Desired | StatusAck | Heard | Dial) -> None:
         """The dispatcher said something."""
         ...
 
@@ -229,7 +233,7 @@ class Link:
         hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, self._runtime)
         if not self._plain:
             hello = msgspec.structs.replace(
-                hello, instance=self._instance, host=self._host, knows=(OWNER, TEAM)
+                hello, instance=self._instance, host=self._host, knows=(OWNER, TEAM, TUNNELS)
             )
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())
@@ -275,7 +279,7 @@ class Link:
             message = decode_down(frame.data)
             if isinstance(message, Refusal):
                 return self._refused(message)
-            if isinstance(message, Desired | StatusAck | Heard):
+            if isinstance(message, Desired | StatusAck | Heard | Dial):
                 self._listener.said(message)
         return None
 
@@ -336,6 +340,22 @@ class Bulk:
     async def put_outputs(self, placement: str, archive: Path) -> None:
         """Bring an archive of outputs home. Raises `Permanent`."""
         await self._repeat("PUT", f"/outputs/{placement}", file=archive)
+
+    @asynccontextmanager
+    async def tunnel(self, name: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Dial out the tunnel of that name. Raises `aiohttp.ClientError`, `TimeoutError`, `OSError`: it is not tried again, since nobody waits for long."""
+        url = f"{self._link.addresses.present}{tunnel.PATH}/{name}"
+        async with asyncio.timeout(GREETING_S):
+            socket = await self._http.ws_connect(
+                url,
+                headers={"Authorization": f"Bearer {await self._link.ticket()}"},
+                timeout=aiohttp.ClientWSTimeout(ws_receive=tunnel.SILENT_S, ws_close=GOODBYE_S),
+                max_msg_size=tunnel.MAX_FRAME_BYTES,
+                compress=0,
+                **self._link.way.options(url),
+            )
+        async with socket:
+            yield socket
 
     async def _repeat(
         self,

@@ -14,13 +14,14 @@ import msgspec
 
 from federator.kernel.clock import Clock, parse_clock
 from federator.kernel.route import Way
-from federator.wire.link import Desired, DesiredAck, Heard, Report, StatusAck, Statuses, Welcome
+from federator.model.jobs import JobSpec
+from federator.wire.link import Desired, DesiredAck, Dial, Heard, Report, StatusAck, Statuses, Welcome
 from federator_agent import metadata
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.machine import next_wake_boot_s, step
-from federator_agent.core.state import Change, Phase, RecordChange, State, restore, whole
+from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
 from federator_agent.data.carrier import Carrier
 from federator_agent.executor import InstructionExecutor
 from federator_agent.home import place
@@ -32,6 +33,7 @@ from federator_agent.local.watchdog import read_renewal
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.runtimes import abilities, keeping_apart, kind, runtime
 from federator_agent.spool import Identity, Spool
+from federator_agent.tunnels import Tunnels
 
 LOOK_S = 1.0
 """Longest real sleep: so soon is a pause seen."""
@@ -72,6 +74,7 @@ class Agent:
         keys = Keys(spool.directory, settings.host_key)
         self._link = Link(identity, keys, way, traces.boot_id(), self, home, name)
         self._hands: InstructionExecutor
+        self._tunnels: Tunnels
 
     # What the link tells -------------------------------------------------------------------------------------------
 
@@ -90,13 +93,16 @@ class Agent:
         """It is over."""
         self.tell(ev.LinkDown())
 
-    def said(self, message: Desired | StatusAck | Heard) -> None:
+    def said(self, message: Desired | StatusAck | Heard | Dial) -> None:
         """The dispatcher said something. Names that could lead out of the state directory are not acted on."""
         if isinstance(message, StatusAck):
             self.tell(ev.Acknowledged(message.seq))
             return
         if isinstance(message, Heard):
             self.tell(ev.Renewed(message.sent_boot_s))
+            return
+        if isinstance(message, Dial):
+            self._tunnels.open(message)
             return
         names = {name for entry in message.entries for name in (entry.placement, entry.job, entry.spec_hash)}
         if bad := [name for name in names if not _SAFE.fullmatch(name)]:
@@ -122,6 +128,13 @@ class Agent:
         if self._settings.slurm is not None:
             return self._settings.slurm.maps
         return self._kind.name == "local" and self._confinement.apart
+
+    def _running(self, placement: str, rank: int) -> tuple[Record, JobSpec] | None:
+        """What a rank that runs here is of."""
+        record = self.state.records.get(placement)
+        if record is None or rank not in record.live_ranks or record.phase is not Phase.RUNNING:
+            return None
+        return record, self.state.spec(record)
 
     # The loop ------------------------------------------------------------------------------------------------------
 
@@ -153,7 +166,9 @@ class Agent:
                 secrets=self._settings.secrets,
                 confinement=self._confinement,
             )
-            self._hands = InstructionExecutor(around, runtime(self._settings, around))
+            work = runtime(self._settings, around)
+            self._hands = InstructionExecutor(around, work)
+            self._tunnels = Tunnels(around, work, self._running)
             try:
                 self._begin()
                 self._tasks.spawn(self._devices.watch(self.tell))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from federator.kernel.clock import Clock
 from federator.model.jobs import JobSpec
+from federator.wire.tunnel import Request
 from federator_agent.core.events import Event
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Carrier
@@ -87,6 +88,22 @@ class Surroundings(NamedTuple):
         return self.spool.placements / placement / f"rank-{rank}" / "log"
 
 
+class Channel(Protocol):
+    """The job's end of a tunnel: frames as `federator.wire.tunnel` has them."""
+
+    async def receive(self) -> bytes | None:
+        """The job's next frame; None when nothing more comes, after an `END` where the job's side says how it ended."""
+        ...
+
+    async def send(self, frame: bytes) -> None:
+        """Pass a frame on to the job; waits while it does not take it. What it does not read any more is dropped."""
+        ...
+
+    def close(self) -> None:
+        """Nobody reads or writes any more: hang up. A command that goes on after that is killed soon."""
+        ...
+
+
 class Runtime(Protocol):
     """Runs ranks. What takes long is a task; whatever goes wrong in one, an event comes: nothing may stay in limbo."""
 
@@ -136,6 +153,13 @@ class Runtime(Protocol):
 
     def signal(self, placement: str, ranks: tuple[int, ...], signal: str) -> None:
         """Send a signal to the command of these ranks; `KILL` to everything they ever started. A rank that is over is passed over."""
+        ...
+
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+        """Run a command beside that of a rank that runs, with its user, folder, environment and limits; or connect to a port that it listens on.
+
+        What is started ends with the rank at the latest. Raises `FederatorError` and `OSError` when it cannot.
+        """
         ...
 
     async def finish_logs(self, record: Record) -> None:

@@ -21,6 +21,7 @@ _PARTS = {
     "hash": re.compile(r"[0-9a-f]{64}"),
     "rank": re.compile(r"\d{1,6}"),
     "placement": re.compile(r"[a-z0-9-]{1,64}"),
+    "tunnel": re.compile(r"[A-Za-z0-9_-]{1,64}"),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 

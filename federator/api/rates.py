@@ -12,8 +12,8 @@ from aiohttp import web
 from federator.kernel.errors import TooMany
 from federator.settings import LimitSettings
 
-PLAIN, HEAVY = 1, 20
-"""What a submission costs, and what has to plan, compile or replay."""
+PLAIN, TUNNEL, HEAVY = 1, 5, 20
+"""What a submission costs, a tunnel into a job, and what has to plan, compile or replay."""
 MOST_KNOWN = 10_000
 """After so many people it is looked whose store is full again: they are as if they had never called."""
 AGAIN_S = 1.0

@@ -16,20 +16,21 @@ from federator.api import (
     recorded,
     series,
     service,
+    tunnels,
     usage,
 )
 from federator.api.exchange import JSON, NDJSON, YAML, Call
 from federator.api.openapi import description
-from federator.api.rates import HEAVY, PLAIN
+from federator.api.rates import HEAVY, PLAIN, TUNNEL
 from federator.api.table import Gate, Route
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import Role
 from federator.model.jobs import JobSpec
 from federator.model.plans import Explanation
-from federator.model.rights import MAY_CHANGE, MAY_READ
+from federator.model.rights import MAY_CHANGE, MAY_EXEC, MAY_READ
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import administration, decisions, http, link, rights, sign_in, sites
+from federator.wire import administration, decisions, http, link, rights, sign_in, sites, tunnel
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 from federator.wire.usage import UsageReport
 
@@ -64,6 +65,7 @@ ROUTES = (
     Route("GET", "/v1/events", events.of_all, PERSON, "Follow all events", query=events.AllQuery, content=events.CONTENT_TYPE),
     Route("GET", "/v1/jobs/{id}/logs", logs.read, JOB, "Read or follow a log", allows=MAY_READ, query=logs.LogsQuery, content=TEXT),
     Route("GET", "/v1/jobs/{id}/outputs", files.outputs, JOB, "Download collected outputs", allows=MAY_READ, content=TAR),
+    Route("GET", "/v1/jobs/{id}/tunnel", tunnels.enter, JOB, "Run a command in a running job, or reach a port of it (WebSocket)", allows=MAY_EXEC, query=tunnels.TunnelQuery, status=101, cost=TUNNEL),
     Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation, cost=HEAVY),
     Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview, cost=HEAVY),
     Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201, cost=PLAIN),
@@ -125,6 +127,7 @@ ROUTES = (
     Route("POST", "/agent/v1/join", agents.join, AGENT, "Join an agent by a one-time token", body=link.JoinRequest, answer=link.JoinAnswer),
     Route("POST", "/agent/v1/key", agents.rotate_key, AGENT, "Change an agent's key for one that it has signed", body=link.KeyRequest, answer=link.KeyAnswer),
     Route("GET", link.PATH, agents.open_link, AGENT, "An agent's control connection (WebSocket)", status=101),
+    Route("GET", f"{tunnel.PATH}/{{tunnel}}", tunnels.meet, SESSION, "An agent's end of a tunnel into a job (WebSocket)", status=101),
     Route("GET", "/agent/v1/specs/{hash}", agents.spec, SESSION, "A spec to run", answer=JobSpec),
     Route("GET", "/agent/v1/blobs/{hash}", agents.blob, SESSION, "A work directory to unpack", content=TAR),
     Route("PUT", "/agent/v1/logs/{placement}/{rank}", agents.append_log, SESSION, "Add to a rank's log", query=agents.LogQuery, body=bytes, takes=BYTES, answer=link.LogLength),

@@ -1,4 +1,4 @@
-"""Which scope a route wants: from its method, with the exceptions in one table. What is not reading, submitting or changing a job is managing."""
+"""Which scope a route wants: from its method, with the exceptions in one table. What is not reading, submitting, changing or entering a job is managing."""
 
 from federator.api.table import Route
 from federator.model.identity import Scope
@@ -9,6 +9,7 @@ EXCEPTIONS = {
     ("POST", "/v1/preview"): Scope.SUBMIT,
     ("PUT", "/v1/blobs/{hash}"): Scope.SUBMIT,
     ("HEAD", "/v1/blobs/{hash}"): Scope.SUBMIT,
+    ("GET", "/v1/jobs/{id}/tunnel"): Scope.EXEC,
     ("POST", "/v1/policies/validate"): Scope.READ,
     ("POST", "/v1/policies/diff"): Scope.READ,
 }

@@ -16,6 +16,7 @@ from federator.api.rates import PLAIN, RATES, Rates
 from federator.api.routes import ROUTES
 from federator.api.table import Route
 from federator.api.transfers import TRANSFERS, Transfers
+from federator.api.tunnels import TUNNELS, Tunnels
 from federator.assembly import Core
 from federator.control.record.records import Changes
 from federator.model.identity import Token
@@ -31,6 +32,7 @@ def build_app(core: Core, connections: Connections | None = None) -> web.Applica
     limits = core.settings.limits
     app[RATES] = Rates(limits, time.monotonic)
     app[TRANSFERS] = Transfers(limits.transfers, limits.transfers_each)
+    app[TUNNELS] = Tunnels(limits)
     if connections is not None:
         _end_with_credentials(core, connections, app)
     for route in ROUTES:
@@ -42,6 +44,8 @@ def build_app(core: Core, connections: Connections | None = None) -> web.Applica
     async def let_go(_app: web.Application) -> None:
         """Streams and links would otherwise keep the server from stopping."""
         feeds.close()
+        app[TUNNELS].close()
+        await core.tunnels.close()
         await core.hub.close()
 
     app.on_response_prepare.append(tell_time)

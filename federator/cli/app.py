@@ -43,6 +43,10 @@ VERBS: dict[str, dict[str, str]] = {
         "top": "federator.cli.top:top",
         "usage": "federator.cli.usage:usage",
     },
+    "Inside a running job": {
+        "exec": "federator.cli.tunnels:exec_command",
+        "port-forward": "federator.cli.tunnels:port_forward",
+    },
     "Change": {
         "update": "federator.cli.jobs:update",
         "cancel": "federator.cli.jobs:cancel",
@@ -181,7 +185,7 @@ def _say_faults(faults: Sequence[Exception]) -> int:
 
 def _with_input(words: Sequence[str]) -> list[str]:
     """A lone `-`, which is standard input, as a path that is not taken for an option. What a job is to run is left alone."""
-    if words and words[0] == "run":
+    if words and words[0] in ("run", "exec"):
         return list(words)
     return ["./-" if word == "-" else word for word in words]
 

@@ -7,12 +7,13 @@ from typing import Self
 
 from federator.client.pooled import PooledTransport
 from federator.client.transport import DEFAULT_SERVER, Bearer
+from federator.client.tunnels import TunnelVerbs
 from federator.client.verbs import WORKDIR_MIB, Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.route import Way
 
 
-class AsyncClient(Verbs):
+class AsyncClient(Verbs, TunnelVerbs):
     """One federation, asked by one person: its dispatcher, or the addresses of all of them with commas in between.
 
     `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition. `ca` is the PEM file of the
@@ -38,6 +39,7 @@ class AsyncClient(Verbs):
         way = Way(ca=ca, proxy=proxy, environ=os.environ)
         transport = PooledTransport(server, token, patience_s=patience_s, on_wait=on_wait, way=way)
         super().__init__(transport, workdir_limit_mib=workdir_limit_mib)
+        self.pool = transport
 
     async def __aenter__(self) -> Self:
         return self

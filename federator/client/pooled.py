@@ -3,7 +3,7 @@
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
@@ -11,6 +11,7 @@ import aiohttp
 
 from federator.client import transport as shared
 from federator.client.transport import Answer, Request, Transport
+from federator.kernel.errors import Unavailable
 from federator.retry import Waiting
 
 P = ParamSpec("P")
@@ -58,6 +59,32 @@ class PooledTransport(Transport):
         async with response:
             yield _PooledAnswer(response, lambda: self._translated(asked))
 
+    async def socket(
+        self, path: str, *, query: Mapping[str, str], silence_s: float, most_bytes: int
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket, which the caller closes. It is taken for lost when nothing, not even a ping, comes for `silence_s`. Raises the error that the server named, or `Unavailable`."""
+
+        async def once() -> aiohttp.ClientWebSocketResponse:
+            asked, credential = self._present, await self._credential()
+            server = self._servers[asked]
+            try:
+                with self._translated(asked):
+                    async with asyncio.timeout(shared.CONNECT_S):
+                        return await self._live_session().ws_connect(
+                            server + path,
+                            params=query,
+                            headers=credential,
+                            timeout=aiohttp.ClientWSTimeout(ws_receive=silence_s, ws_close=shared.SILENT_S),
+                            max_msg_size=most_bytes,
+                            **self._way.options(server),
+                        )
+            except aiohttp.WSServerHandshakeError as error:
+                # What is wrong stands in the answer, which this error does not have.
+                async with self.open("GET", path, query=query):
+                    raise Unavailable(f"no WebSocket can be opened at {server}: {error.message}") from error
+
+        return await self.patiently(once)
+
     @contextmanager
     def _translated(self, asked: int) -> Iterator[None]:
         """aiohttp's errors as ours."""
@@ -65,6 +92,8 @@ class PooledTransport(Transport):
             yield
         except aiohttp.InvalidURL as error:
             raise self._no_address(asked) from error
+        except aiohttp.WSServerHandshakeError:
+            raise
         except (aiohttp.ClientError, TimeoutError, ConnectionError, ssl.SSLError) as error:
             number = error.errno if isinstance(error, aiohttp.ClientConnectorError) else 0
             why = os.strerror(number).lower() if number and number > 0 else str(error)

@@ -207,10 +207,7 @@ class Transport(ABC):
         endless: bool = False,
     ) -> AsyncIterator[Answer]:
         """An answer to be read as it comes; `endless` streams may be silent. A connection that breaks raises `Unavailable`."""
-        sent = {"Accept": "application/json", **(headers or {})}
-        token = await self._token() if callable(self._token) else self._token
-        if token:
-            sent["Authorization"] = f"Bearer {token}"
+        sent = {"Accept": "application/json", **(headers or {}), **await self._credential()}
         request = Request(method, path, query or {}, sent, body, None if endless else ANSWER_S)
         asked = self._present
         try:
@@ -225,6 +222,11 @@ class Transport(ABC):
         except NotLeading:
             self._leave(asked)
             raise
+
+    async def _credential(self) -> dict[str, str]:
+        """The header that says who asks."""
+        token = await self._token() if callable(self._token) else self._token
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _elsewhere(self, answer: Answer) -> FederatorError:
         """A redirection is not followed: the credential is for the address that was named."""

@@ -17,7 +17,7 @@ from federator.hub.handshake import Arrival, Turns, contest, shake_hands
 from federator.hub.outside import Doorkeeper, Inventory, Pipe, Rows, StatusSink
 from federator.hub.report_validation import check_report, check_statuses
 from federator.hub.session import Session
-from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated
+from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated, Unavailable
 from federator.kernel.ids import IdSource
 from federator.model.placements import Placement, PlacementReport
 from federator.settings import LinkSettings
@@ -76,6 +76,24 @@ class Hub:
         if session is None:
             raise Unauthenticated("no session has this ticket", remedy="open the link first")
         return session
+
+    def require_tunnels(self, member: str) -> Session:
+        """The session of the member. Raises `Unavailable` while there is none, `Conflict` where the agent is too old for tunnels."""
+        session = self._sessions.get(member)
+        if session is None or session.ended.done():
+            raise Unavailable(f"{member} is not connected just now", remedy="try again once its site is back")
+        if link.TUNNELS not in session.hello.knows:
+            raise Conflict(
+                f"the agent of {member} (version {session.hello.version}) is too old for exec and port-forward",
+                remedy="have its site upgrade it",
+            )
+        return session
+
+    def dial(self, member: str, dial: link.Dial) -> None:
+        """Ask the member's agent to dial out a tunnel. Raises as `require_tunnels`."""
+        session = self.require_tunnels(member)
+        session.due.append(dial)
+        session.wake.set()
 
     def held(self, member: str) -> Mapping[str, Placement]:
         """The open placements that have a rank at this member."""

@@ -36,6 +36,8 @@ class Scope(StrEnum):
     """Submit jobs with their work directories, and preview them."""
     CHANGE = "change"
     """Change and cancel jobs and series."""
+    EXEC = "exec"
+    """Run commands inside of one's own jobs, and reach their ports."""
     MANAGE = "manage"
     """Everything else: sites, policies, renting, tokens."""
 

@@ -104,3 +104,5 @@ MAY_CHANGE = frozenset({Relation.OWNER, Relation.TEAM_ADMIN, Relation.QUEUE_ADMI
 """Who may change a job, or a series: hold, release, requeue, cancel, move, and claim more for it within the rights of its queue."""
 MAY_READ = MAY_CHANGE | {Relation.TEAM_MATE}
 """Who may read what a job keeps to itself and what it wrote."""
+MAY_EXEC = frozenset({Relation.OWNER})
+"""Who may run commands inside of a job and reach its ports: whoever is in it has all that its owner has given it."""

@@ -20,13 +20,14 @@ import msgspec
 from federator.model.placements import DesiredEntry, PlacementReport
 from federator.model.sites import SiteReport
 from federator.wire.jsontext import Reader
+from federator.wire.tunnel import Request
 
 PROTOCOL = 1
 MAX_MESSAGE_BYTES = 4 * 2**20
 MAX_STATUSES = 500
 PATH = "/agent/v1/link"
 
-OWNER, TEAM = "owner", "team"
+OWNER, TEAM, TUNNELS = "owner", "team", "tunnels"
 """Words of `Hello.knows`."""
 LONGEST_NAME = 200
 Text = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -49,7 +50,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True
     host: Text = ""
     """Where it runs, for people: host name and state directory."""
     knows: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ()
-    """Fields of a desired entry that older agents refuse, and this one reads: `owner`, `team`."""
+    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `tunnels`, the message `Dial`."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):
@@ -127,6 +128,18 @@ class StatusAck(msgspec.Struct, frozen=True, tag="status-ack", forbid_unknown_fi
     seq: int
 
 
+class Dial(msgspec.Struct, frozen=True, tag="dial", forbid_unknown_fields=True):
+    """Somebody who may wants a tunnel into a job: dial out a WebSocket for it, at `/agent/v1/tunnels/{tunnel}` under the session's ticket.
+
+    `tunnel` is random, and good once and for seconds. Sent only to agents that know it.
+    """
+
+    tunnel: Text
+    placement: str
+    rank: int
+    request: Request
+
+
 class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=True, omit_defaults=True):
     """The session ends. `code` says why; `retry_after_s` None: do not come back without a person's help."""
 
@@ -136,7 +149,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=
 
 
 Up = Hello | Proof | Report | Statuses | DesiredAck
-Down = Challenge | Welcome | Heard | Desired | StatusAck | Refusal
+Down = Challenge | Welcome | Heard | Desired | StatusAck | Dial | Refusal
 
 _encoder = msgspec.json.Encoder()
 _up: Reader[Up] = Reader(Up)

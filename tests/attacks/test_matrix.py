@@ -62,6 +62,7 @@ MATRIX = {
     "GET /v1/events": PERSON,
     "GET /v1/jobs/{id}/logs": READS,
     "GET /v1/jobs/{id}/outputs": READS,
+    "GET /v1/jobs/{id}/tunnel": "o",
     "GET /v1/jobs/{id}/explain": PERSON,
     "POST /v1/preview": SUBMITS,
     "PUT /v1/blobs/{hash}": PERSON,
@@ -119,6 +120,7 @@ MATRIX = {
     "POST /agent/v1/join": "",
     "POST /agent/v1/key": "",
     "GET /agent/v1/link": "",
+    "GET /agent/v1/tunnels/{tunnel}": "",
     "GET /agent/v1/specs/{hash}": "a",
     "GET /agent/v1/blobs/{hash}": "",
     "PUT /agent/v1/logs/{placement}/{rank}": "a",
@@ -181,6 +183,7 @@ class Town:
             "{hash}": placement.spec_hash,
             "{placement}": placement.id,
             "{rank}": "0",
+            "{tunnel}": "guessed",
             "{member}": "nobody",
         }
         return self

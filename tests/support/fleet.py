@@ -27,6 +27,7 @@ from federator.wire.http import TokenRequest
 from federator.wire.link import (
     Desired,
     DesiredAck,
+    Dial,
     Heard,
     JoinRequest,
     KeyRequest,
@@ -178,7 +179,7 @@ class SimulatedAgent:
         self.linked = False
         self._handle(ev.LinkDown())
 
-    def said(self, message: Desired | StatusAck | Heard) -> None:
+    def said(self, message: Desired | StatusAck | Heard | Dial) -> None:
         """The dispatcher said something."""
         match message:
             case StatusAck(seq):

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from federator.kernel.errors import FederatorError
+from federator.kernel.errors import FederatorError, NotSupported
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
+from federator.wire.tunnel import Request
 from federator_agent import ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Seen
@@ -24,7 +25,7 @@ from federator_agent.kube.pods import Pods
 from federator_agent.kube.preparation import Preparation
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
-from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging_errors import StagingRefused
 
 LOOK_PAUSE_S = 0.25
@@ -159,6 +160,11 @@ class KubeRuntime:
         """To their process groups."""
         for rank in ranks:
             self._around.tasks.spawn(self._ranks.signal(placement, rank, signal))
+
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+        """Not here."""
+        del record, spec, rank, request
+        raise NotSupported("jobs cannot be entered at sites of this runtime")
 
     async def finish_logs(self, record: Record) -> None:
         """Get what is missing of each."""

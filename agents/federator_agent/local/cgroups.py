@@ -104,6 +104,16 @@ def make(found: Parents, directory: Path, name: str, limits: Limits) -> list[str
         folder.mkdir(exist_ok=True)
     for controller, file, value in _written(limits, unified=found.unified):
         (groups[controller] / file).write_text(value)
+    return _joining(folders)
+
+
+def join(directory: Path) -> list[str]:
+    """The words that go before a command that is to run in the groups of that rank; none where it has none."""
+    folders = of(directory)
+    return _joining(folders) if folders else []
+
+
+def _joining(folders: Sequence[Path]) -> list[str]:
     return ["/bin/sh", "-c", _JOIN, "sh", *(str(folder / _PROCS) for folder in folders), "--"]
 
 

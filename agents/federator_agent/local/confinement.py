@@ -31,6 +31,9 @@ from federator_agent.local.isolation import Account, Isolation, Mode, account_of
 
 GIVEN_DESCRIPTOR = 8
 """On which a rank is given its variables."""
+FIRST_NAMESPACE = 3
+"""The first descriptor of those by which a command finds the namespaces of the rank that it joins."""
+_DOORS = (("mount", "mnt"), ("pid", "pid"), ("ipc", "ipc"))
 PR_SET_DUMPABLE = 4
 USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
 """Names what a rented machine was given, which may have a join token in it."""
@@ -172,6 +175,41 @@ class Confinement:
         own = {name: value for name, value in environment.items() if value != base.get(name)}
         given = environment | _identity(account) | own
         return Launch(argv, base, given, account.uid if account else None)
+
+    def beside(
+        self,
+        place: Place,
+        command: list[str],
+        environment: dict[str, str],
+        base: dict[str, str],
+        *,
+        tty: bool,
+    ) -> Launch:
+        """What to start beside a rank that runs: as its user, and where it is kept apart in its namespaces, which it finds by descriptors from `FIRST_NAMESPACE` on. With `tty`, what it reads is its terminal. Raises `OSError`."""
+        go = [_program("env"), f"--chdir={place.work}", "--default-signal"]
+        if not self.apart:
+            return Launch([*go, *command], environment)
+        lead = [_program("setsid"), *(["--ctty"] if tty else []), "--"]
+        account = self._account(place) if self.mode is Mode.USERS else None
+        doors = [
+            f"--{word}=/proc/self/fd/{number}" for number, (word, _) in enumerate(self.doors, FIRST_NAMESPACE)
+        ]
+        keep = [] if account else ["--preserve-credentials"]
+        argv = [_program("nsenter"), *keep, *doors, "--"]
+        argv += [*(_as_user(account) or [_program("setpriv"), "--no-new-privs", "--"]), *lead, *go]
+        closed = " ".join(
+            f"{number}<&-" for number in range(FIRST_NAMESPACE, FIRST_NAMESPACE + len(self.doors))
+        )
+        argv += ["/bin/sh", "-c", f"exec {closed}; {_TAKE_UP}", "sh", str(self.isolation.processes), *command]
+        own = {name: value for name, value in environment.items() if value != base.get(name)}
+        return Launch(argv, base, environment | _identity(account) | own)
+
+    @property
+    def doors(self) -> tuple[tuple[str, str], ...]:
+        """The namespaces of a rank: as nsenter has them, and as /proc does."""
+        if self.mode is Mode.SANDBOX:
+            return (("user", "user"), *_DOORS, ("uts", "uts"))
+        return _DOORS if self.apart else ()
 
     def own(self, place: Place, *, fresh: bool = False) -> None:
         """Before anything of it runs: make its folders, and have them belong to its user. Walks all files. Raises `OSError`."""

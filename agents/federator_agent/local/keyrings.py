@@ -10,12 +10,17 @@ import errno
 import logging
 import os
 import platform
+import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 KEYCTL = {"x86_64": 250, "aarch64": 219}
 """The number of the system call, by machine."""
 JOIN_SESSION_KEYRING = 1
+Action = tuple[int, int, int] | tuple[int, int, str, int, int]
+"""What posix_spawn does to a descriptor: have it be another one, or open a file."""
+IGNORED_HERE = (signal.SIGPIPE, signal.SIGXFSZ)
+"""By Python, which passes that on: `yes | head` would complain."""
 log = logging.getLogger("federator_agent.local")
 _starting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starting")
 
@@ -23,7 +28,7 @@ _starting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starting")
 def spawn(
     words: Sequence[str],
     environment: Mapping[str, str],
-    actions: Sequence[tuple[int, int, int]],
+    actions: Sequence[Action],
     *,
     apart: bool,
 ) -> int:
@@ -33,9 +38,7 @@ def spawn(
     return _starting.submit(_spawn_apart, words, environment, actions).result()
 
 
-def _spawn_apart(
-    words: Sequence[str], environment: Mapping[str, str], actions: Sequence[tuple[int, int, int]]
-) -> int:
+def _spawn_apart(words: Sequence[str], environment: Mapping[str, str], actions: Sequence[Action]) -> int:
     number = KEYCTL.get(platform.machine())
     if number is not None:
         c = ctypes.CDLL(None, use_errno=True)
@@ -45,10 +48,13 @@ def _spawn_apart(
     return _spawn(words, environment, actions)
 
 
-def _spawn(
-    words: Sequence[str], environment: Mapping[str, str], actions: Sequence[tuple[int, int, int]]
-) -> int:
+def _spawn(words: Sequence[str], environment: Mapping[str, str], actions: Sequence[Action]) -> int:
     nothing = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
     return os.posix_spawn(
-        "/bin/sh", list(words), dict(environment), file_actions=[nothing, *actions], setsid=True
+        "/bin/sh",
+        list(words),
+        dict(environment),
+        file_actions=[nothing, *actions],
+        setsid=True,
+        setsigdef=IGNORED_HERE,
     )

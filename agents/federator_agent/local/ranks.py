@@ -11,14 +11,14 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
 from federator_agent.local import cgroups, keyrings, traces
-from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, exports
+from federator_agent.local.confinement import FIRST_NAMESPACE, GIVEN_DESCRIPTOR, Launch, exports
 from federator_agent.local.memory import KILLED, LOOK_S, KillCount
 from federator_agent.local.traces import MARK, Shim
 from federator_agent.local.watchdog import ASKED, Fence
@@ -91,9 +91,9 @@ class LocalRanks:
                 fence.write(directory)
                 watchdog = (sys.executable, str(PACKAGES))
             mark: dict[str, str] = {MARK: str(directory)}
-            actions: list[tuple[int, int, int]] = []
+            actions: list[keyrings.Action] = []
             if launch.given is not None:
-                given = _to_read(exports(launch.given | mark))
+                given = to_read(exports(launch.given | mark))
                 actions = [(os.POSIX_SPAWN_DUP2, given, GIVEN_DESCRIPTOR)]
             if launch.log_owner is not None:
                 os.fchown(output, launch.log_owner, -1)
@@ -109,6 +109,46 @@ class LocalRanks:
             for descriptor in (lock, output, given):
                 if descriptor >= 0:
                     os.close(descriptor)
+
+    def start_beside(
+        self,
+        directory: Path,
+        launch: Launch,
+        doors: Sequence[tuple[str, str]],
+        given: Sequence[tuple[int, int]],
+    ) -> int:
+        """Start a command beside a rank that runs, with these descriptors; it is ended with the rank. Its process id. Raises `OSError`.
+
+        `doors`: the namespaces of the rank that it is to find open. They are taken from the process that holds them before it is looked whether that is it.
+        """
+        holder = traces.holder(directory) if doors else None
+        if doors and holder is None:
+            raise OSError("its processes are not there any more")
+        mark, opened = {MARK: str(directory)}, []
+        try:
+            for _, name in doors:
+                opened.append(
+                    _out_of_the_way(os.open(f"/proc/{holder}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC))
+                )
+            if traces.holder(directory) != holder:
+                raise OSError("its processes are not there any more")
+            actions: list[keyrings.Action] = [(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in given]
+            if not doors and os.isatty(given[0][0]):
+                # Who leads a session and opens a terminal has it as his. In namespaces it is led by another process, further in.
+                actions = [
+                    (os.POSIX_SPAWN_OPEN, each, os.ttyname(given[0][0]), os.O_RDWR, 0) for _, each in given
+                ]
+            actions += [
+                (os.POSIX_SPAWN_DUP2, each, number) for number, each in enumerate(opened, FIRST_NAMESPACE)
+            ]
+            if launch.given is not None:
+                opened.append(to_read(exports(launch.given | mark)))
+                actions.append((os.POSIX_SPAWN_DUP2, opened[-1], GIVEN_DESCRIPTOR))
+            words = ["sh", "-c", 'exec "$@"', "sh", *cgroups.join(directory), *launch.command]
+            return keyrings.spawn(words, launch.environment | mark, actions, apart=launch.given is not None)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
 
     def begun(self, directory: Path) -> bool:
         """Whether a rank was started, in this life of the agent or an earlier one."""
@@ -271,14 +311,19 @@ class LocalRanks:
             task.cancel()
 
 
-def _to_read(data: bytes) -> int:
+def to_read(data: bytes) -> int:
     """A descriptor that reads so much, and is none of those that a shim is given. No file that anybody else could read has it."""
     memory = os.memfd_create("given")
+    view = memoryview(data)
+    while view:
+        view = view[os.write(memory, view) :]
+    os.lseek(memory, 0, os.SEEK_SET)
+    return _out_of_the_way(memory)
+
+
+def _out_of_the_way(descriptor: int) -> int:
+    """The same under a number that is none of those that what is started is given."""
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(memory, view) :]
-        os.lseek(memory, 0, os.SEEK_SET)
-        return fcntl.fcntl(memory, fcntl.F_DUPFD_CLOEXEC, LOCK_DESCRIPTOR + 1)
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, LOCK_DESCRIPTOR + 1)
     finally:
-        os.close(memory)
+        os.close(descriptor)

@@ -4,14 +4,18 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from federator.kernel.errors import Conflict, NotSupported
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
+from federator.wire.tunnel import Forward, Request
 from federator_agent import archives, images, secrets
+from federator_agent.channels import PortChannel, open_process
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
@@ -23,11 +27,11 @@ from federator_agent.environment import (
     rank_environment,
     setup_environment,
 )
-from federator_agent.local import cgroups
+from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, Place
 from federator_agent.local.ranks import OUT_OF_MEMORY, TOLD_FROM_OUTSIDE, Found, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
 
@@ -162,9 +166,7 @@ class LocalRuntime:
         hosts = ", ".join(f"{slot.host} gpus {list(slot.gpus)}" for slot in record.slots)
         log.info("%s of job %s starts on %s", placement, record.entry.job, hosts)
         resumes = self._around.carrier.resumes(load_of(record, spec), checkpoints)
-        where = Where(
-            self._around.site, ADDRESS, str(checkpoints), str(self._folders(record).inputs), resumes
-        )
+        where = self._where(record, resumes=resumes)
         fence = self._fence(record, spec)
         for slot in record.slots:
             if slot.rank not in ranks:
@@ -174,10 +176,8 @@ class LocalRuntime:
                 if not self._ranks.watches(directory):  # nobody would tell of it
                     self.find(record, slot.rank)
                 continue
-            environment = self._around.environment | device_environment(self._as_seen(slot))
-            environment |= rank_environment(record, spec, slot.rank, where)
             try:
-                environment |= secrets.variables(self._around.secrets, spec)
+                environment = self._environment(record, spec, slot, where)
                 place = self._place(record, slot)
                 launch = self._launch(record, spec, slot, place, environment)
                 launch = self._confinement.limited(launch, directory, slot.cpus_milli, slot.memory_mib)
@@ -186,6 +186,48 @@ class LocalRuntime:
                 ended(self._around.clock.now(), None, f"it could not be started: {error}")
             else:
                 self._around.tell(ev.RankStarted(placement, slot.rank, now))
+
+    def _where(self, record: Record, *, resumes: bool) -> Where:
+        checkpoints, inputs = self._around.checkpoints(record), self._folders(record).inputs
+        return Where(self._around.site, ADDRESS, str(checkpoints), str(inputs), resumes)
+
+    def _environment(self, record: Record, spec: JobSpec, slot: Slot, where: Where) -> dict[str, str]:
+        """What a rank sees. Raises `StagingError` for a secret that cannot be had."""
+        environment = self._around.environment | device_environment(self._as_seen(slot))
+        environment |= rank_environment(record, spec, slot.rank, where)
+        return environment | secrets.variables(self._around.secrets, spec)
+
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+        """Beside its processes; or to a port that one of them listens on: others of this host are none of its owner's business."""
+        placement = record.entry.placement
+        directory = self._rank(placement, rank)
+        if isinstance(request, Forward):
+            ranks = [self._rank(placement, each) for each in record.live_ranks]
+            if not await asyncio.to_thread(traces.listens, ranks, request.port):
+                raise Conflict(
+                    f"nothing of the job listens on port {request.port} yet",
+                    remedy="let it listen on 127.0.0.1 or on all addresses of its host",
+                )
+            return PortChannel(*await asyncio.open_connection(ADDRESS, request.port))
+        slot = next(each for each in record.slots if each.rank == rank)
+        environment = self._environment(record, spec, slot, self._where(record, resumes=record.entry.resume))
+        if request.tty:
+            environment["TERM"] = request.term or "dumb"
+        if (directory / CONTAINED).exists():
+            raise NotSupported("a job in a container image cannot be entered at this site")
+        launch = self._confinement.beside(
+            self._place(record, slot),
+            list(request.command),
+            environment,
+            self._around.environment,
+            tty=request.tty,
+        )
+        return open_process(
+            partial(self._ranks.start_beside, directory, launch, self._confinement.doors),
+            tty=request.tty,
+            size=request.size,
+            inner=self._confinement.apart,
+        )
 
     def find(self, record: Record, rank: int) -> None:
         """Look at what its shim has left."""

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 MARK = "FEDERATOR_RANK_DIR"
 _PROC = Path("/proc")
+_LISTENS = "0A"
+"""The state of a socket, as /proc/net/tcp has it."""
 
 
 class Shim(NamedTuple):
@@ -93,6 +95,44 @@ def mark_of(pid: int) -> str:
     mark = f"{MARK}=".encode()
     found = (each for each in _environment(pid).split(b"\0") if each.startswith(mark))
     return next(found, mark).removeprefix(mark).decode(errors="replace")
+
+
+def holder(directory: Path) -> int | None:
+    """Number 1 of the process namespace that stands round a rank; None where there is none. It is the launcher's, and what it does is no affair of the job's."""
+    for pid in processes(directory):
+        with contextlib.suppress(OSError):
+            fields = dict(
+                line.split(":", 1) for line in (_PROC / str(pid) / "status").read_text().splitlines()
+            )
+            numbers, users = fields.get("NSpid", "").split(), fields["Uid"].split()
+            if len(numbers) == 2 and numbers[1] == "1" and set(users) == {str(os.geteuid())}:
+                return pid
+    return None
+
+
+def listens(directories: Iterable[Path], port: int) -> bool:
+    """Whether a process of these ranks listens on that TCP port of a loopback address, or of all."""
+    sockets = _listening(port)
+    for pids in processes_of(directories).values():
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                for each in (_PROC / str(pid) / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if str(each.readlink()) in sockets:
+                            return True
+    return False
+
+
+def _listening(port: int) -> set[str]:
+    """The sockets that listen there, as descriptors name them."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in (_PROC / "net" / name).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add(f"socket:[{fields[9]}]")
+    return found
 
 
 def _pids() -> Iterator[int]:

@@ -12,17 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import retried
+from federator.wire.tunnel import Request
 from federator_agent import archives, images, job_folders, ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
-from federator_agent.runtime import Prepared, Surroundings
+from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.safe_open import opened
 from federator_agent.slurm import users
 from federator_agent.slurm.allocation import Allocation
@@ -315,6 +316,11 @@ class SlurmRuntime:
                 return
 
     # Afterwards ----------------------------------------------------------------------------------------------------
+
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+        """Not here."""
+        del record, spec, rank, request
+        raise NotSupported("jobs cannot be entered at sites of this runtime")
 
     async def finish_logs(self, record: Record) -> None:
         """The ranks have written them; to open one is what makes a networked file system show its true length."""

@@ -4,5 +4,5 @@
 - `sign_in`: whose request it is, by a token made here or by an OpenID Connect provider's, whose `claims` say who somebody is.
 - `authority`: who may submit to which queue, and how a person stands to a job. `visibility`: which jobs somebody is shown.
 - `policy_service`: policies, as one version after another.
-- `sites`: drained, taken back, declared dead.
+- `sites`: drained, taken back, declared dead. `tunnels`: into running jobs, and that they were opened.
 """

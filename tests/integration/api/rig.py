@@ -83,14 +83,14 @@ class Rig:
         job: str = answer.json()["jobs"][0]
         return job
 
-    async def agent(self, site: str = "north") -> "HttpAgent":
+    async def agent(self, site: str = "north", *, knows: tuple[str, ...] = ()) -> "HttpAgent":
         """An agent that has joined the site and holds a session."""
         secret = (
             await self.world.core.admission.create_token(ROOT, TokenRequest(site=site, kind="onprem"))
         ).secret
         agent = HttpAgent(self)
         await agent.join(secret)
-        await agent.connect()
+        await agent.connect(*knows)
         return agent
 
 
@@ -121,11 +121,12 @@ class HttpAgent:
         assert answer.status == 200, answer.data
         self.joined = msgspec.json.decode(answer.data, type=link.JoinAnswer)
 
-    async def connect(self) -> None:
-        """Open the link."""
+    async def connect(self, *knows: str) -> None:
+        """Open the link, as an agent that knows this."""
         assert self.joined is not None
         self.socket = await self.rig.client.ws_connect("/agent/v1/link")
-        await self.say(link.Hello(link.PROTOCOL, self.joined.member, "boot", "test", "local"))
+        member = self.joined.member
+        await self.say(link.Hello(link.PROTOCOL, member, "boot", "test", "local", knows=knows))
         challenge = await self.hear()
         assert isinstance(challenge, link.Challenge)
         signature = self.key.sign(link.challenge_bytes(challenge, self.joined.member)).hex()

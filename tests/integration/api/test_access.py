@@ -20,6 +20,7 @@ def path_of(route: Route) -> str:
     values = {
         "hash": "0" * 64,
         "rank": "0",
+        "tunnel": "guessed",
         "placement": "plc-1",
         "id": "x",
         "name": "north",

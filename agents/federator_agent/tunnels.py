@@ -1,0 +1,105 @@
+"""The agent's ends of tunnels into the jobs here: dials one out when it is told to, has the runtime enter the job, and passes frames both ways.
+
+A frame is read only once the one before it was taken, so nothing piles up here.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp import WSMsgType
+
+from federator.kernel.errors import FederatorError
+from federator.model.jobs import JobSpec
+from federator.wire import tunnel
+from federator.wire.link import Dial
+from federator_agent.core.state import Record
+from federator_agent.enrollment import reason
+from federator_agent.runtime import Channel, Runtime, Surroundings
+
+MOST = 256
+"""Tunnels at once."""
+log = logging.getLogger("federator_agent.tunnels")
+
+
+class Tunnels:
+    """All that are open. `running`: what a rank that runs here is of."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        runtime: Runtime,
+        running: Callable[[str, int], tuple[Record, JobSpec] | None],
+    ) -> None:
+        self._around = around
+        self._runtime = runtime
+        self._running = running
+        self._open = 0
+
+    def open(self, dial: Dial) -> None:
+        """Do as told, beside the loop."""
+        if self._open >= MOST:
+            log.warning("a tunnel into %s is not opened: %d are open", dial.placement, MOST)
+            return
+        self._open += 1
+        self._around.tasks.spawn(self._hold(dial))
+
+    async def _hold(self, dial: Dial) -> None:
+        try:
+            async with self._around.bulk.tunnel(dial.tunnel) as socket:
+                log.info("a tunnel into rank %d of %s is open", dial.rank, dial.placement)
+                await self._serve(dial, socket)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.info("the tunnel into rank %d of %s ended: %s", dial.rank, dial.placement, reason(error))
+        finally:
+            self._open -= 1
+
+    async def _serve(self, dial: Dial, socket: aiohttp.ClientWebSocketResponse) -> None:
+        try:
+            channel = await self._enter(dial)
+        except FederatorError as error:
+            await socket.send_bytes(tunnel.end_frame(tunnel.End(error=error.describe())))
+            return
+        except OSError as error:
+            said = f"the job cannot be entered: {error.strerror or error}"
+            await socket.send_bytes(tunnel.end_frame(tunnel.End(error=said)))
+            return
+        try:
+            await _couple(socket, channel)
+        finally:
+            channel.close()
+
+    async def _enter(self, dial: Dial) -> Channel:
+        found = self._running(dial.placement, dial.rank)
+        if found is None:
+            raise OSError(f"rank {dial.rank} does not run here any more")
+        record, spec = found
+        return await self._runtime.enter(record, spec, dial.rank, dial.request)
+
+
+async def _couple(socket: aiohttp.ClientWebSocketResponse, channel: Channel) -> None:
+    """Until the job's side has ended, or the other has gone."""
+    outwards = asyncio.ensure_future(_outwards(channel, socket))
+    inwards = asyncio.ensure_future(_inwards(socket, channel))
+    try:
+        await asyncio.wait((outwards, inwards), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (outwards, inwards):
+            task.cancel()
+        await asyncio.gather(outwards, inwards, return_exceptions=True)
+
+
+async def _outwards(channel: Channel, socket: aiohttp.ClientWebSocketResponse) -> None:
+    with contextlib.suppress(ConnectionError):
+        while (frame := await channel.receive()) is not None:
+            await socket.send_bytes(frame)
+
+
+async def _inwards(socket: aiohttp.ClientWebSocketResponse, channel: Channel) -> None:
+    with contextlib.suppress(TimeoutError):
+        while (message := await socket.receive()).type is WSMsgType.BINARY:
+            frame: bytes = message.data
+            if frame:
+                await channel.send(frame)
