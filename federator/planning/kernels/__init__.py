@@ -19,17 +19,10 @@ _failed: list[str] = []
 """Why there is none."""
 
 
-def at_hand() -> Kernel | None:
-    """The kernel, if it need not be compiled first; loading it takes a quarter of a second, once. Raises nothing."""
-    if not _known and not _failed and cache.done():
-        _load(compiling=False)
-    return _known[0] if _known else None
-
-
 def prepare() -> bool:
     """Load the kernel, or compile it; whether there is one now. Raises nothing."""
     if not _known:
-        _load(compiling=True)
+        _load()
     return bool(_known)
 
 
@@ -59,16 +52,16 @@ def trouble() -> str:
     return _failed[-1] if _failed and not _known else ""
 
 
-def _load(*, compiling: bool) -> None:
+def _load() -> None:
     """Whatever goes wrong – no numba, a full disk, a folder that nobody may open – is kept in words."""
     try:
         from federator.planning.kernels import compiled, decision, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
 
         decide: Kernel = decision.decide
         late_shares: Any = decision.late_shares
-        with cache.alone() if compiling else compiled.refused():
-            decide(tables.nothing())
-            late_shares(*[tables.NONE] * 7)
+        with cache.alone():
+            compiled.call_first(decide, tables.nothing())
+            compiled.call_first(late_shares, *[tables.NONE] * 7)
         if not compiled.unsaved:
             cache.finish()
     except Exception as error:  # noqa: BLE001 - numba raises what it likes

@@ -1,11 +1,10 @@
 """The one door to numba: functions of this package are compiled through it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core import caching, event
 from numba.extending import register_jitable
 
 from federator.planning.kernels import cache
@@ -19,58 +18,57 @@ njit: Any = numba.njit  # its hints know neither of these options
 config: Any = numba.config
 
 
-class _Place(caching.UserProvidedCacheLocator):
-    """The cache's folder. numba opens only what it can write; what is finished need only be read."""
+class Locator:
+    """Where numba keeps what it compiles: in the cache's folder and nowhere else, and what is finished need only be read. The interface is that of numba's own locators."""
+
+    def __init__(self, folder: Path, line: int, source: str) -> None:
+        """Of a function that begins on that line of a source file."""
+        self._folder = folder
+        self._line = line
+        self._py_file = source  # numba names it in warnings
+
+    @classmethod
+    def from_function(cls, function: Any, source: str) -> "Locator | None":
+        """None: it cannot be kept."""
+        folder = cache.folder()
+        if folder is None:
+            return None
+        found = cls(folder, function.__code__.co_firstlineno, source)
+        try:
+            found.ensure_cache_path()
+        except OSError:
+            return None
+        return found
 
     def ensure_cache_path(self) -> None:
-        """Raises `OSError`."""
-        try:
-            super().ensure_cache_path()  # type: ignore[no-untyped-call]
-        except OSError:
-            if not cache.done():
-                raise
+        """Raises `OSError` where something would have to be written and cannot."""
+        if not Path(self.get_cache_path()).is_dir():
+            Path(self.get_cache_path()).mkdir(parents=True, exist_ok=True)
 
+    def get_cache_path(self) -> str:
+        """Where `cache.done` looks, unless NUMBA_CACHE_DIR says otherwise."""
+        return str(Path(config.CACHE_DIR or self._folder) / "kernels")
 
-class _Files(caching.CompileResultCacheImpl):
-    """No other place: what is compiled must lie where `cache.done` looks."""
+    def get_source_stamp(self) -> str:
+        """The folder's name, which is made of all sources."""
+        return self._folder.name
 
-    _locator_classes = [_Place]  # noqa: RUF012 - as numba has it
+    def get_disambiguator(self) -> str:
+        """Tells functions of one name apart."""
+        return str(self._line)
 
 
 unsaved: list[OSError] = []
 """Why what was compiled could not be kept."""
 
 
-class _Cache(caching.FunctionCache):
-    _impl_class = _Files
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """A full disk costs the next start its compiling, and this one nothing."""
-        try:
-            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
-        except OSError as error:
-            unsaved.append(error)
-
-
-cache_of: Any = _Cache  # numba's are without hints
-
-
-class _Refusal(event.Listener):
-    """Stops the compiler before it begins; what is read from disk is no matter of it."""
-
-    def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's signature
-        """Raises `RuntimeError`."""
-        raise RuntimeError("it is not there as compiled for these sources and this processor")
-
-    def on_end(self, event: Any) -> None:
-        """It has not begun."""
-
-
-@contextmanager
-def refused() -> Iterator[None]:
-    """Nothing is compiled meanwhile: what would have to be raises `RuntimeError`."""
-    with event.install_listener("numba:compile", _Refusal()):
-        yield
+def call_first(function: Callable[..., Any], *arguments: Any) -> None:
+    """Load or compile it by a first call. A full disk costs the next start its compiling, and this one nothing."""
+    try:
+        function(*arguments)
+    except OSError as error:
+        unsaved.append(error)
+        function(*arguments)  # it is compiled by now, and only its file is missing
 
 
 def compiled(function: F) -> F:
@@ -87,11 +85,6 @@ def shared(*functions: Callable[..., Any]) -> None:
 
 def kernel(function: F) -> F:
     """A function that Python calls. What was compiled is kept on disk where there is a place for it."""
-    where = cache.folder()
-    if where is not None and not config.CACHE_DIR:
-        config.CACHE_DIR = str(where)
-    made: Any = njit(**OPTIONS)(function)
-    if where is not None:
-        made._cache = cache_of(function)  # noqa: SLF001 - `cache=True` would take numba's own places
-    kept: F = made
-    return kept
+    config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__qualname__}"
+    made: F = njit(cache=cache.folder() is not None, **OPTIONS)(function)
+    return made

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from numba.core import caching
 
 from federator.kernel.errors import Unavailable
 from federator.planning import kernels
@@ -69,17 +68,8 @@ def test_what_is_finished_is_read_where_nobody_can_write(
     assert list(place.glob("*/*.nbc")), "numba has kept it there"
     _read_only(monkeypatch)
     again: Any = compiled.kernel(one_more)
-    with compiled.refused():
-        assert again(1) == 2
+    assert again(1) == 2
     assert sum(again.stats.cache_hits.values()) == 1
-
-
-@pytest.mark.usefixtures("place")
-def test_what_is_not_there_is_not_compiled_where_that_is_refused() -> None:
-    made: Any = compiled.kernel(one_more)
-    with compiled.refused(), pytest.raises(RuntimeError, match="not there"):
-        made(1)
-    assert made(1) == 2
 
 
 def test_a_full_disk_costs_the_next_start_its_compiling_and_this_one_nothing(
@@ -89,21 +79,11 @@ def test_a_full_disk_costs_the_next_start_its_compiling_and_this_one_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(compiled, "unsaved", [])
-    monkeypatch.setattr(caching.IndexDataCacheFile, "save", full)
     _stub(monkeypatch, compiled.kernel(size_of))
+    monkeypatch.setattr(os, "replace", full)  # what numba writes is put in its place at the end
     assert kernels.prepare(), kernels.trouble()
     assert compiled.unsaved
     assert not (place / cache.DONE).exists()
-
-
-def test_a_decision_does_not_compile_what_only_seems_finished(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (place / cache.DONE).touch()
-    _stub(monkeypatch, compiled.kernel(size_of))
-    assert kernels.at_hand() is None
-    assert "RuntimeError: it is not there" in kernels.trouble()
-    assert str(place) in kernels.trouble()
 
 
 def test_a_decision_without_the_kernel_fails_with_a_remedy(
@@ -112,7 +92,6 @@ def test_a_decision_without_the_kernel_fails_with_a_remedy(
     """Nothing is planned thirty times slower without a word."""
     (place / cache.DONE).touch()
     _stub(monkeypatch, _no_locator)
-    assert kernels.at_hand() is None
     with pytest.raises(Unavailable, match=r"no locator available.*pip install 'federator\[dispatcher\]'"):
         plan_greedily(a_world([a_job()], [a_pool()]))
 
