@@ -81,6 +81,7 @@ VERBS: dict[str, dict[str, str]] = {
         "logout": "federator.cli.sign_in:logout",
         "whoami": "federator.cli.sign_in:whoami",
     },
+    "Shell": {"completion": "federator.cli.completion:install_completion"},
     "Server": {
         "demo": "federator.cli.demo.verb:demo",
         "serve": "federator.cli.serve:serve",
@@ -114,12 +115,6 @@ def build_app(*, listing: bool = False) -> App:
         for name, where in verbs.items():
             about = GROUPS.get(name) or (_summary(where) if listing else None)
             app.command(where, name=name, group=group, help=about)
-    app.command(
-        "federator.cli.completion:install_completion",
-        name="--install-completion",
-        group=app["--help"].group,
-        help="Install completion of words for bash, zsh or fish.",
-    )
     return app
 
 

@@ -3,6 +3,7 @@
 Programs read `-o json`, whose fields are those of the HTTP API.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
@@ -16,7 +17,6 @@ from rich.text import Text
 from federator.cli.layout import PIPE_WIDTH, Column, Row, table
 from federator.cli.phrases import NONE, between, plain, when_exactly
 from federator.cli.sanitize import harmless, harmless_json
-from federator.cli.settings import coloured
 from federator.kernel.quantities import format_instant_exactly
 
 Format = Literal["table", "wide", "json", "yaml"]
@@ -33,6 +33,11 @@ STYLES = {
     "UNREACHABLE": "red", "DEGRADED": "yellow", "INTERRUPTED": "red", "CANCELLED": "dim", "GONE": "dim",
     "ACTIVE": "green", "PAUSED": "magenta", "ENDED": "dim",
 }  # fmt: skip
+
+
+def coloured() -> bool:
+    """Whether colours and bold letters are wanted: not with NO_COLOR, nor on a terminal that knows none."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def console() -> Console:

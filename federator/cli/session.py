@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Group, Parameter
 
-from federator.cli.credentials import SignIns
 from federator.cli.phrases import plain
-from federator.cli.settings import read_settings
 from federator.client.blocking import BlockingTransport, finish
+from federator.client.credentials import SignIns
+from federator.client.progress import Bars
+from federator.client.settings import read_settings
 from federator.client.verbs import Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
@@ -81,10 +82,12 @@ def ask(connection: Connection, verb: Callable[[Verbs], Coroutine[Any, Any, T]])
         on_wait=_Waiting(long=False).tell,
         way=Way(ca=settings.ca, proxy=settings.proxy, environ=os.environ),
     )
-    client = Verbs(transport)
+    bars = Bars()
+    client = Verbs(transport, progress=bars.tell if sys.stderr.isatty() else None)
     try:
         return finish(verb(client)), client.now()
     finally:
+        bars.close()
         finish(client.close())
 
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from federator.cli.credentials import SignIns
 from federator.cli.output import Output, say, show_data
 from federator.cli.phrases import when
 from federator.cli.rights import rights_in_words
 from federator.cli.session import HERE, Connection, ask
-from federator.cli.settings import read_settings
+from federator.client.credentials import SignIns
+from federator.client.settings import read_settings
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.route import is_loopback
 

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from federator.client.pooled import PooledTransport
+from federator.client.progress import Tell
 from federator.client.transport import DEFAULT_SERVER, Bearer
 from federator.client.tunnels import TunnelVerbs
 from federator.client.verbs import WORKDIR_MIB, Verbs
@@ -25,7 +26,7 @@ class AsyncClient(Verbs, TunnelVerbs):
             detail = await client.wait(submitted.jobs[0])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option
         self,
         server: str = DEFAULT_SERVER,
         token: str | Bearer | None = None,
@@ -33,12 +34,13 @@ class AsyncClient(Verbs, TunnelVerbs):
         patience_s: float = 60.0,
         on_wait: Callable[[FederatorError], None] | None = None,
         workdir_limit_mib: int = WORKDIR_MIB,
+        progress: Tell | None = None,
         ca: str = "",
         proxy: str = "",
     ) -> None:
         way = Way(ca=ca, proxy=proxy, environ=os.environ)
         transport = PooledTransport(server, token, patience_s=patience_s, on_wait=on_wait, way=way)
-        super().__init__(transport, workdir_limit_mib=workdir_limit_mib)
+        super().__init__(transport, workdir_limit_mib=workdir_limit_mib, progress=progress)
         self.pool = transport
 
     async def __aenter__(self) -> Self:

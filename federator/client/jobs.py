@@ -3,12 +3,14 @@
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
+from federator.client.progress import Step, Tell
 from federator.client.streams import follow_events, follow_log, log_parts
 from federator.client.transport import Transport
 from federator.kernel.errors import Invalid, NotFound
@@ -74,8 +76,9 @@ class JobVerbs:
 
     transport: Transport
     workdir_limit_mib: int
+    progress: Tell | None
 
-    async def submit(self, job: JobFile | str, *, workdir: Path | None = None) -> Submitted:
+    async def submit(self, job: JobFile | str, *, workdir: Path | str | None = None) -> Submitted:
         """Submit a job file (decoded, or YAML text); durable when this returns.
 
         `workdir` is packed and uploaded, unless the dispatcher has it already. Repeated while the dispatcher restarts: the
@@ -127,20 +130,30 @@ class JobVerbs:
 
         with TemporaryDirectory(prefix="federator-") as scratch:
             archive = Path(scratch) / "workdir.tar.gz"
-            packed = await self.transport.offload(pack, folder, archive, limit_mib=self.workdir_limit_mib)
+            packed = await self.transport.offload(
+                pack,
+                folder,
+                archive,
+                limit_mib=self.workdir_limit_mib,
+                progress=partial(self._tell, "packing"),
+            )
             path = f"/v1/blobs/{packed.hash}"
             try:
                 await self.transport.call("HEAD", path, type(None))
             except NotFound:
-                await self.transport.put_file(path, archive)
+                await self.transport.put_file(path, archive, self.progress)
         return packed
 
-    async def _prepared(self, job: JobFile | str, workdir: Path | None) -> dict[str, object]:
+    def _tell(self, what: str, done: int = 0, total: int = 0) -> None:
+        if self.progress is not None:
+            self.progress(Step(what, done, total))
+
+    async def _prepared(self, job: JobFile | str, workdir: Path | str | None) -> dict[str, object]:
         document = dict(read_job_mapping(job))
         if workdir is not None:
             from federator.wire.jobfile import BLOB_PREFIX
 
-            document["workdir"] = BLOB_PREFIX + (await self.upload(workdir)).hash
+            document["workdir"] = BLOB_PREFIX + (await self.upload(Path(workdir))).hash
         return document
 
     async def jobs(
@@ -241,8 +254,10 @@ class JobVerbs:
             detail = await self.job(job)
             if detail.job.terminal:
                 return detail
+            self._tell(f"{detail.job.label} {detail.job.status}")
             async for event in self.events(detail.job.id, after=last):
                 last = event.id
+                self._tell(f"{detail.job.label} {event.status}")
             await self.transport.sleep(POLL_S)
 
     async def wait_all(self, array: str) -> ArrayDetail:
@@ -324,7 +339,7 @@ class JobVerbs:
             for file in await self.download(f"{array.id}[{index}]", into / str(index))
         ]
 
-    async def download(self, job: str, into: Path) -> list[Path]:
+    async def download(self, job: str, into: Path | str) -> list[Path]:
         """Fetch the job's outputs and unpack them below `into`; answers the files written."""
 
         async def once(archive: Path) -> None:
@@ -332,8 +347,10 @@ class JobVerbs:
                 async with self.transport.open(
                     "GET", _job(job, "/outputs"), headers={"Accept": "application/gzip"}
                 ) as response:
+                    total = int(response.header("Content-Length") or 0)
                     async for chunk in response.chunks():
                         file.write(chunk)
+                        self._tell("downloading", file.tell(), total)
 
         from tempfile import TemporaryDirectory
 
@@ -343,7 +360,7 @@ class JobVerbs:
             archive = Path(scratch) / "outputs.tar.gz"
             await self.transport.patiently(lambda: once(archive))
             with archive.open("rb") as content:
-                return await self.transport.offload(unpack, content, into)
+                return await self.transport.offload(unpack, content, Path(into))
 
 
 def read_job_mapping(job: JobFile | str) -> JobFile:

@@ -6,12 +6,15 @@ can be forgotten that a type checker would not see.
 
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from federator.client.blocking import BlockingTransport, finish
-from federator.client.transport import DEFAULT_SERVER
+from federator.client.credentials import SignIns
+from federator.client.notebook import in_notebook
+from federator.client.progress import Bars
+from federator.client.settings import read_settings
 from federator.client.verbs import Verbs
 from federator.kernel.route import Way
 
@@ -24,7 +27,10 @@ def _runs(
 ) -> "Callable[Concatenate[Client, P], R]":
     @wraps(verb)
     def call(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return finish(verb(self.verbs, *args, **kwargs))
+        try:
+            return in_notebook(finish(verb(self.verbs, *args, **kwargs)))
+        finally:
+            self.bars.close()
 
     return call
 
@@ -48,19 +54,41 @@ def _iterates(
 
 
 class Client:
-    """`AsyncClient`, blocking: one thread at a time."""
+    """One federation, asked by one person, blocking; a method at a time.
+
+    What is not given is as for the `federator` command: FEDERATOR_SERVER, FEDERATOR_TOKEN, `config.yaml`, what `federator login` keeps, and last
+    the dispatcher on this machine. `patience_s` is for how long calls are repeated while the dispatcher does not answer. With `progress`, packing,
+    uploads, downloads and waits are shown beside standard output, or in the notebook. Raises `Invalid` for settings that cannot be used.
+
+        with Client() as client:
+            submitted = client.submit({"run": "python train.py"})
+            detail = client.wait(submitted.jobs[0])
+    """
 
     def __init__(
         self,
-        server: str = DEFAULT_SERVER,
+        server: str | None = None,
         token: str | None = None,
         *,
         patience_s: float = 60.0,
-        ca: str = "",
-        proxy: str = "",
+        ca: str | None = None,
+        progress: bool = False,
     ) -> None:
-        way = Way(ca=ca, proxy=proxy, environ=os.environ)
-        self.verbs = Verbs(BlockingTransport(server, token, patience_s=patience_s, way=way))
+        settings = read_settings(server, token, ca=ca)
+        transport = BlockingTransport(
+            settings.server,
+            partial(SignIns(os.environ).bearer_now, settings.server)
+            if settings.signed_in
+            else settings.token,
+            patience_s=patience_s,
+            way=Way(ca=settings.ca, proxy=settings.proxy, environ=os.environ),
+        )
+        self.bars = Bars()
+        self.verbs = Verbs(transport, progress=self.bars.tell if progress else None)
+
+    def now(self) -> float:
+        """The dispatcher's time by its last answer, seconds since the epoch."""
+        return self.verbs.now()
 
     def close(self) -> None:
         """Let go of all connections."""

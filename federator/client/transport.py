@@ -22,6 +22,7 @@ from typing import IO, NamedTuple, ParamSpec, TypeVar
 import msgspec
 
 from federator.client.faults import error_in
+from federator.client.progress import CountedFile, Tell
 from federator.kernel.errors import (
     Bug,
     FederatorError,
@@ -181,11 +182,11 @@ class Transport(ABC):
 
         return await self.patiently(once, only_if_refused=not repeatable)
 
-    async def put_file(self, path: str, file: Path) -> None:
-        """Send a file as the body; the path names its content, so repeating is harmless."""
+    async def put_file(self, path: str, file: Path, tell: Tell | None = None) -> None:
+        """Send a file as the body; the path names its content, so repeating is harmless. `tell` hears how far it is."""
 
         async def once() -> None:
-            with file.open("rb") as content:
+            with file.open("rb") if tell is None else CountedFile(file, "uploading", tell) as content:
                 headers = {
                     "Content-Type": "application/gzip",
                     "Content-Length": str(fstat(content.fileno()).st_size),

@@ -2,6 +2,7 @@
 
 from federator.client.jobs import JobVerbs
 from federator.client.platform import PlatformVerbs
+from federator.client.progress import Tell
 from federator.client.series import SeriesVerbs
 from federator.client.transport import Transport
 
@@ -12,9 +13,12 @@ WORKDIR_MIB = 512
 class Verbs(JobVerbs, SeriesVerbs, PlatformVerbs):
     """Every verb once, as an `async` function; the transport decides whether it suspends."""
 
-    def __init__(self, transport: Transport, *, workdir_limit_mib: int = WORKDIR_MIB) -> None:
+    def __init__(
+        self, transport: Transport, *, workdir_limit_mib: int = WORKDIR_MIB, progress: Tell | None = None
+    ) -> None:
         self.transport = transport
         self.workdir_limit_mib = workdir_limit_mib
+        self.progress = progress
 
     def now(self) -> float:
         """The dispatcher's time by its last answer, seconds since the epoch."""

@@ -284,6 +284,11 @@ class JobPage(msgspec.Struct, frozen=True):
     next_after: str | None = None
     total: int = 0
 
+    def _repr_html_(self) -> str:
+        from federator.wire.html import html_table  # noqa: PLC0415 - only notebooks ask for it
+
+        return html_table(self.jobs)
+
 
 class PartRow(msgspec.Struct, frozen=True):
     """A rank of a job that has a part of a shared GPU, by the number that its host has for that."""

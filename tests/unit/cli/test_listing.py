@@ -126,7 +126,7 @@ def test_completion_is_installed_and_completes(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for shell in ("bash", "zsh", "fish"):
-        ran = federator("--install-completion", "--shell", shell)
+        ran = federator("completion", "--shell", shell)
         assert ran.code == 0, ran.err
         assert Path(ran.out.strip()).expanduser().stat().st_size > 1000
     script = "source ~/.bashrc; f=$(complete -p federator | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_WORDS=(federator list --so); COMP_CWORD=2; $f; echo $COMPREPLY"

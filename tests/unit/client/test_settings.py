@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.cli.settings import read_settings
+from federator.client.settings import read_settings
 from federator.kernel.errors import Invalid
 
 

@@ -1,4 +1,4 @@
-"""Which dispatcher the command talks to, and as whom. The only module of the command that reads the environment.
+"""Which dispatcher the command and the Python client talk to, and as whom. The only module of theirs that reads the environment.
 
 In order: the options, `FEDERATOR_SERVER`, `FEDERATOR_TOKEN` and `FEDERATOR_CA`, the file `~/.config/federator/config.yaml`, what `federator login` keeps, and last what a
 dispatcher on this machine has left in its state directory: whoever may read its admin token there may use it, so that a
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from federator.cli.credentials import SignIns
+from federator.client.credentials import SignIns
 from federator.client.transport import DEFAULT_SERVER
 from federator.kernel.errors import Invalid
 
@@ -112,9 +112,3 @@ def _url(address: str) -> str:
     """Addresses, commas in between, each with its scheme and without a last slash; `host:port` means plain HTTP."""
     given = [each.strip() for each in address.split(",") if each.strip()]
     return ",".join((each if "://" in each else f"http://{each}").rstrip("/") for each in given)
-
-
-def coloured(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether colours and bold letters are wanted: not with NO_COLOR, nor on a terminal that knows none."""
-    environ = os.environ if environ is None else environ
-    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
