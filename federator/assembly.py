@@ -38,6 +38,7 @@ from federator.control.record.signer import Signer
 from federator.control.reports.fencing import Fences
 from federator.control.reports.history import History
 from federator.control.reports.inventory import Inventory
+from federator.control.reports.measurements import Measurements
 from federator.control.reports.statuses import StatusHandler
 from federator.control.submission.acceptance import Acceptance
 from federator.control.submission.intake import Intake
@@ -134,7 +135,7 @@ class Core:
         self.hub.start(term=self.reign.number)
         self.records.subscribe(self.turn.occasion.note)
         self.records.subscribe(self.notifications.note)
-        self.alerts.subscribe(self.notifications.note_risk)
+        self.alerts.subscribe(self.notifications.note_alert)
         self.inventory.subscribe(self.turn.occasion.hear)
         for subscribe in (self.records.subscribe, self.inventory.subscribe):
             subscribe(self.executor.wake)
@@ -206,9 +207,9 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     ids = ids or IdSource(clock)
     records, writer = Records(store), EventWriter(clock, ids)
     history = History(corrects=settings.turn.learn)
-    inventory = Inventory(clock, settings.link, settings.limits)
+    inventory = Inventory(clock, settings.link, settings.limits, Measurements(records))
     observer = _observer(settings, records, inventory, history, clock, SetAside(records, writer))
-    progress = StatusHandler(records, writer, history)
+    progress = StatusHandler(records, writer, history, inventory.measurements)
     decisions = DecisionLog(records, settings.retention, solver)
     chain = Chain(records, clock, signer or Signer())
     exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
@@ -258,7 +259,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, writer, inventory, providers, retention),
-        alerts=_alerts(settings, records, writer, turn, chain, exports, courier),
+        alerts=_alerts(settings, records, writer, turn, chain, exports, courier, inventory.measurements),
         notifications=notifications,
         solver=solver,
         lookouts=Lookouts(observer, lookout),
@@ -293,7 +294,7 @@ def _turn(
     )
 
 
-def _alerts(
+def _alerts(  # noqa: PLR0913, PLR0917 - what it joins
     settings: Settings,
     records: Records,
     event_writer: EventWriter,
@@ -301,6 +302,7 @@ def _alerts(
     chain: Chain,
     exports: tuple[LedgerExport, ...],
     courier: Courier | None,
+    measurements: Measurements,
 ) -> Alerts:
     return Alerts(
         records=records,
@@ -310,6 +312,7 @@ def _alerts(
         chain=chain,
         exports=exports,
         courier=courier,
+        measurements=measurements,
     )
 
 

@@ -201,6 +201,8 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address that each alert is sent to by `notifications.smtp`; empty: none."""
     attempts: int = 5
     """How often an alert is posted before it is given up, twice as long after each failure."""
+    idle_gpus_s: float = 1800.0
+    """A job whose GPUs do nothing for so long (clock seconds) is told of, on its timeline and as an alert; 0: none is."""
     look_s: float = 30.0
     """How often it is looked for alerts (clock seconds); 0: never."""
 

@@ -33,6 +33,7 @@ from federator.wire.link import (
     OWNER,
     PATH,
     PROTOCOL,
+    SAMPLES,
     TEAM,
     TUNNELS,
     Challenge,
@@ -121,6 +122,8 @@ class Link:
         self._leaving = False
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         """Of the session that stands."""
+        self.takes: tuple[str, ...] = ()
+        """What the dispatcher understands beyond the first version of the protocol."""
         self._outbox: asyncio.Queue[Up] | None = None
         self._ticket = ""
         self._up = asyncio.Event()
@@ -211,7 +214,7 @@ class Link:
                     return 0.0
                 return self._refused(greeted)
             outbox: asyncio.Queue[Up] = asyncio.Queue()
-            self._outbox, self._ticket = outbox, greeted.ticket
+            self._outbox, self._ticket, self.takes = outbox, greeted.ticket, greeted.takes
             self._up.set()
             self._stood_since_s = asyncio.get_running_loop().time()
             self.addresses.worked()
@@ -233,7 +236,7 @@ class Link:
         hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, self._runtime)
         if not self._plain:
             hello = msgspec.structs.replace(
-                hello, instance=self._instance, host=self._host, knows=(OWNER, TEAM, TUNNELS)
+                hello, instance=self._instance, host=self._host, knows=(OWNER, TEAM, TUNNELS, SAMPLES)
             )
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())

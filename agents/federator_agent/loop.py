@@ -7,6 +7,7 @@ the core wants persisted is on disk before anything that follows from it is done
 import asyncio
 import logging
 import re
+import time
 from pathlib import Path
 
 import aiohttp
@@ -15,7 +16,20 @@ import msgspec
 from federator.kernel.clock import Clock, parse_clock
 from federator.kernel.route import Way
 from federator.model.jobs import JobSpec
-from federator.wire.link import Desired, DesiredAck, Dial, Heard, Report, StatusAck, Statuses, Welcome
+from federator.wire.link import (
+    MAX_STATUSES,
+    SAMPLES,
+    Desired,
+    DesiredAck,
+    Dial,
+    Heard,
+    Report,
+    Sample,
+    Samples,
+    StatusAck,
+    Statuses,
+    Welcome,
+)
 from federator_agent import metadata
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
@@ -29,6 +43,7 @@ from federator_agent.keys import Keys
 from federator_agent.link import Bulk, Link
 from federator_agent.local import traces
 from federator_agent.local.devices import Devices
+from federator_agent.local.meter import Meter, Rank
 from federator_agent.local.watchdog import read_renewal
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.runtimes import abilities, keeping_apart, kind, runtime
@@ -39,6 +54,8 @@ LOOK_S = 1.0
 """Longest real sleep: so soon is a pause seen."""
 MOST_EVENTS = 500
 """Events that are taken up together, at most: the clock is looked at in between."""
+SAMPLE_S = 10.0
+"""Longest real time between two looks at what work uses; shorter where reports are frequent."""
 RENEW_WITHIN_S = 10.0
 """Clock seconds. `stop_within` less the grace is at least three times as long: a late answer or two stop nothing."""
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -172,6 +189,8 @@ class Agent:
             try:
                 self._begin()
                 self._tasks.spawn(self._devices.watch(self.tell))
+                if self._kind.name == "local":
+                    self._tasks.spawn(self._sample())
                 if self._settings.notices:
                     self._tasks.spawn(metadata.watch(self._settings.notices, self.tell))
                 self._tasks.spawn(self._link.run(http))
@@ -180,6 +199,26 @@ class Agent:
                 await self._link.say_goodbye()
                 await self._hands.let_go()
                 self._spool.close()
+
+    async def _sample(self) -> None:
+        """Tell what runs here really uses, for ever."""
+        meter, then_s, then_real_s = Meter(), self._clock.boot(), time.monotonic()
+        while True:
+            await asyncio.sleep(min(SAMPLE_S, 2 * self._clock.real_delay_s(self._report_every_s)))
+            now_s, now_real_s = self._clock.boot(), time.monotonic()
+            running = {
+                name: [
+                    Rank(slot, self._spool.placements / name / f"rank-{slot.rank}") for slot in record.slots
+                ]
+                for name, record in self.state.records.items()
+                if record.phase in (Phase.RUNNING, Phase.STOPPING)
+            }
+            passed = now_s - then_s, now_real_s - then_real_s
+            found = await asyncio.to_thread(meter.look, running, self._devices.gpus, *passed)
+            then_s, then_real_s = now_s, now_real_s
+            samples = [Sample(name, used) for name, used in found.items() if SAMPLES in self._link.takes]
+            for begin in range(0, len(samples), MAX_STATUSES):
+                self._link.say(Samples(tuple(samples[begin : begin + MAX_STATUSES])))
 
     def _begin(self) -> None:
         """Remember, and look at what is left of the life before."""

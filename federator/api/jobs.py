@@ -15,6 +15,7 @@ from federator.api.attempts import attempt_rows
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, require_type
 from federator.api.parser_threads import in_thread
 from federator.api.problems import problem_of
+from federator.control.queries.ahead import ahead_of
 from federator.control.submission.acceptance import Submission
 from federator.control.submission.reruns import request_again
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
@@ -177,7 +178,9 @@ async def rerun(call: Call) -> Submitted:
 async def explain(call: Call) -> Explanation:
     """Why it waits, or why it runs where it does, and why not elsewhere."""
     found = await call.core.views.explain(call.job)
-    return msgspec.structs.replace(found, series=call.core.series.of_run(call.job))
+    core, sight = call.core, call.sight
+    ahead = ahead_of(core.records, core.turn, call.job, found, sight.job)
+    return msgspec.structs.replace(found, series=core.series.of_run(call.job), ahead=ahead)
 
 
 async def preview(call: Call) -> Preview:

@@ -42,6 +42,7 @@ VERBS: dict[str, dict[str, str]] = {
         "series": "federator.cli.series:app",
         "top": "federator.cli.top:top",
         "usage": "federator.cli.usage:usage",
+        "efficiency": "federator.cli.efficiency:efficiency",
     },
     "Inside a running job": {
         "exec": "federator.cli.tunnels:exec_command",
@@ -49,6 +50,7 @@ VERBS: dict[str, dict[str, str]] = {
     },
     "Change": {
         "update": "federator.cli.jobs:update",
+        "apply": "federator.cli.apply:apply",
         "cancel": "federator.cli.jobs:cancel",
         "hold": "federator.cli.jobs:hold",
         "release": "federator.cli.jobs:release",

@@ -63,7 +63,9 @@ def _alike(one: str, other: str) -> int:
 
 def job_columns(now: float, rows: Iterable[JobRow] = ()) -> tuple[Column[JobRow], ...]:
     """Jobs. What matters to the owner first; the reason last, because it may be cut. The ids of `rows` are shortened, but for those of arrays, whose tasks have ids that begin alike."""
+    rows = tuple(rows)
     short = short_ids(row.id for row in rows if not row.tasks)
+    sampled = any(row.used is not None and row.used.gpus_busy is not None for row in rows)
     return (
         Column("ID", lambda row: short.get(row.id, row.id)),
         Column("NAME", lambda row: row.label, cap=24),
@@ -74,6 +76,7 @@ def job_columns(now: float, rows: Iterable[JobRow] = ()) -> tuple[Column[JobRow]
         Column("GPUS", _job_gpus, least=60),
         Column("SITE", lambda row: row.site, least=70),
         Column("MARKET", lambda row: row.market, wide=True),
+        *([Column("BUSY", gpus_busy, least=130, right=True)] if sampled else []),
         Column("AGE", lambda row: _age(row, now), right=True, least=60),
         Column("DEADLINE", lambda row: _deadline(row, now), right=True, least=110),
         Column("STARTS", lambda row: _starts(row, now), least=150),
@@ -82,6 +85,12 @@ def job_columns(now: float, rows: Iterable[JobRow] = ()) -> tuple[Column[JobRow]
         Column("SPENT", lambda row: usd(row.spent_usd) if row.spent_usd else NONE, wide=True, right=True),
         Column("BECAUSE", lambda row: row.because, flow="cut"),
     )
+
+
+def gpus_busy(row: JobRow) -> str:
+    """Of the time of its GPUs, in which they did anything."""
+    busy = None if row.used is None else row.used.gpus_busy
+    return NONE if busy is None else f"{busy:.0%}"
 
 
 def _age(row: JobRow, now: float) -> str:

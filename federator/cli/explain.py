@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from federator.cli.apply import can_be_applied
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.jobs import JobFile, JobName, the_file
 from federator.cli.layout import NARROW, Column, table
@@ -40,7 +41,9 @@ def explain(job: JobName, *, output: Output = "table", connection: Connection = 
     if output in ("json", "yaml"):
         show_data(explanation, output)
     else:
-        show(*drawn(explanation, now, width()))
+        hint = f"federator apply {job} NUMBER does what is the job's own to change"
+        applies = any(can_be_applied(remedy, explanation.job) for remedy in explanation.remedies)
+        show(*drawn(explanation, now, width()), *([Text(plain(hint), style="dim")] if applies else []))
 
 
 def preview(
@@ -106,7 +109,9 @@ def drawn(explanation: Explanation, now: float, width: int) -> list[RenderableTy
         ]
     if explanation.changes:
         parts.append(Text("\nWhat would change it", style="bold"))
-        parts += [Text(f"  - {plain(change)}") for change in explanation.changes]
+        numbered = bool(explanation.remedies)
+        for number, change in enumerate(explanation.changes, 1):
+            parts.append(Text(f"  {f'{number}.' if numbered else '-'} {plain(change)}"))
         if any(not remedy.certain for remedy in explanation.remedies):
             parts.append(Text("  (estimates are from what waits and runs now)", style="dim"))
     if explanation.burst is not None:
@@ -146,12 +151,24 @@ def _times(explanation: Explanation, now: float) -> list[tuple[str, str | Text]]
                 now,
             ),
         ),
+        ("behind", _behind(explanation, now)),
         ("at home", _against(explanation.home_finish_at, explanation.deadline_at, now)),
         ("deadline", when_exactly(explanation.deadline_at, now)),
         ("meeting it", _price_of_deadline(explanation)),
         ("policies", ", ".join(explanation.policies)),
         ("again", explanation.series),
     ]
+
+
+def _behind(explanation: Explanation, now: float) -> str:
+    """Some of those that are before it."""
+    said = []
+    for each in explanation.ahead:
+        whose = f" of {each.owner}" if each.owner else ""
+        gpus = f"{each.gpus:g} GPUs" if each.gpus != 1 else "1 GPU"
+        what = "waits before it" if each.waits else f"at {each.site} until {when(each.until_at, now)}"
+        said.append(f"{plain(each.name)}{plain(whose)} ({gpus}, {what})")
+    return "; ".join(said)
 
 
 def _price_of_deadline(explanation: Explanation) -> Text | str:

@@ -8,12 +8,14 @@ from federator.cli.columns import labels
 from federator.cli.output import expected, status
 from federator.cli.phrases import counted, duration, usd, when_exactly
 from federator.cli.requested import asks_for, asks_for_any
-from federator.kernel.quantities import format_duration
+from federator.kernel.quantities import format_duration, format_mib
 from federator.model.jobs import FORECAST_SLACK_S, Job, JobSpec, JobStatus
+from federator.model.placements import Used
 from federator.wire.http import JobDetail
 from federator.wire.widths import width_of, widths
 
 CENT_USD = 0.01
+IDLE_S = 60.0
 NOT_HEARD = ("not heard", "its agent")
 """How it begins where the dispatcher says of a host that it is not heard."""
 
@@ -52,6 +54,7 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ("deadline", when_exactly(job.deadline_at, now)),
         ("limits", _limits(job)),
         ("spent", _spent(job)),
+        ("really uses" if job.finished_at is None else "really used", _used(detail.used)),
         ("after", ", ".join(name if how == "ok" else f"{name} ({how})" for name, how in job.follows())),
         (
             "array",
@@ -134,6 +137,19 @@ def _spent(job: Job) -> str:
         return ""
     used = f"{job.gpu_s / 3600:.2f} GPU-hours" if job.gpu_s >= 360 else f"{job.gpu_s:.0f} GPU-seconds"
     return f"{usd(job.spent_usd)}, {used}"
+
+
+def _used(used: Used | None) -> str:
+    """What was sampled: of GPUs, processors, memory."""
+    if used is None or used.cpus is None:
+        return ""
+    busy = (
+        ""
+        if used.gpus_busy is None
+        else f"GPUs {used.gpus_busy:.0%} busy, {format_mib(used.gpu_memory_peak_mib)} of one at most; "
+    )
+    idle = f"; GPUs idle for {duration(used.idle_s)} now" if used.idle_s >= IDLE_S else ""
+    return f"{busy}{used.cpus:.1f} CPUs, {format_mib(used.memory_peak_mib)} of memory at most{idle}"
 
 
 def _limits(job: Job) -> str:

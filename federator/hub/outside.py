@@ -108,6 +108,10 @@ class Inventory(Protocol):
         """Fresh telemetry. Raises `Invalid` where all sites together would have too much."""
         ...
 
+    def measured(self, member: str, samples: Sequence[link.Sample]) -> None:
+        """What ranks of placements there use."""
+        ...
+
     def answered(self, member: str) -> None:
         """A renewal is about to be sent. Called before, never after: whoever counts from it must not be ahead of the agent."""
         ...

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Pool
 from federator.model.jobs import WHOLE_MILLI
-from federator.model.placements import PlacementReport
+from federator.model.placements import PlacementReport, Used
 from federator.model.sites import LocalWork, SiteReport
+from federator.wire.link import Sample
 
 MAX_POOLS = 200
 MAX_HOSTS = 65_536
@@ -67,6 +68,13 @@ def check_statuses(reports: Sequence[PlacementReport]) -> None:
         _short(report.rendezvous, f"{where}.rendezvous")
         for rank in report.ranks:
             _short(rank.node + rank.phase, f"{where}.ranks")
+
+
+def check_samples(samples: Sequence[Sample]) -> None:
+    """Raise `Invalid`, naming the field, for use that cannot be."""
+    for number, sample in enumerate(samples):
+        for name in Used.__struct_fields__:
+            _between(getattr(sample.used, name), 0, MAX_NUMBER, f"$.samples[{number}].used.{name}")
 
 
 def _check_pool(pool: Pool, where: str) -> None:

@@ -15,7 +15,7 @@ from federator.hub.desired import DesiredPlacements, SyncSession
 from federator.hub.frames import Ended, believe, decode, ended_by, invalid, send
 from federator.hub.handshake import Arrival, Turns, contest, shake_hands
 from federator.hub.outside import Doorkeeper, Inventory, Pipe, Rows, StatusSink
-from federator.hub.report_validation import check_report, check_statuses
+from federator.hub.report_validation import check_report, check_samples, check_statuses
 from federator.hub.session import Session
 from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated, Unavailable
 from federator.kernel.ids import IdSource
@@ -196,6 +196,7 @@ class Hub:
                 incarnation=self._records.store.incarnation,
                 term=self._term,
                 report_every_s=self._settings.report_every_s,
+                takes=(link.SAMPLES,) if link.SAMPLES in session.hello.knows else (),
             )
             await send(session.pipe, welcome)
             session.wake.set()
@@ -242,6 +243,9 @@ class Hub:
                         session.wake.set()
                 case link.Statuses(reports):
                     await self._take(session, reports)
+                case link.Samples(samples):
+                    believe(check_samples, samples)
+                    self._inventory.measured(session.member, samples)
                 case link.DesiredAck() as acknowledged:
                     self._acknowledged(session, acknowledged)
                 case other:

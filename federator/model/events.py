@@ -52,6 +52,8 @@ class AlertKind(StrEnum):
     """The dispatcher cannot plan at all: nothing starts."""
     LEDGER = "ledger"
     """The ledger was rolled back or lost its end, or a place that it is exported to does not take it."""
+    IDLE = "idle-gpus"
+    """A job runs, and its GPUs do nothing."""
     JOB = "job"
     """To a job's owner, who asked for it with `notify`: jobs have started, ended or failed, or may miss their deadline."""
 

@@ -282,6 +282,8 @@ class Notify(StrEnum):
     """It has failed."""
     AT_RISK = "deadline-at-risk"
     """It is expected to miss its deadline."""
+    IDLE = "idle-gpus"
+    """It runs, and its GPUs do nothing."""
 
 
 class FirstForecast(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

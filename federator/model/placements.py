@@ -144,6 +144,49 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
         return self.status in PLACEMENT_ENDED
 
 
+class Used(
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What an attempt has really used so far, sampled at its site every some seconds. Times are clock seconds."""
+
+    sampled_s: float = 0.0
+    """For so long it was looked at."""
+    cpu_s: float = 0.0
+    """Processor time, over all ranks."""
+    memory_peak_mib: int = 0
+    """Most memory that was seen at once, over the ranks of one host."""
+    gpus_sampled_s: float = 0.0
+    """GPU-seconds that were looked at; 0: nothing is known of its GPUs."""
+    gpus_busy_s: float = 0.0
+    """and those of them in which the GPU was busy, as the driver says."""
+    gpu_memory_peak_mib: int = 0
+    """Most memory that was seen in use on one of its GPUs."""
+    idle_s: float = 0.0
+    """For so long, up to now, none of its GPUs did anything."""
+
+    @property
+    def gpus_busy(self) -> float | None:
+        """As a share; None: nothing is known of its GPUs."""
+        return self.gpus_busy_s / self.gpus_sampled_s if self.gpus_sampled_s > 0 else None
+
+    @property
+    def cpus(self) -> float | None:
+        """How many processors were busy on average; None: nothing is known."""
+        return self.cpu_s / self.sampled_s if self.sampled_s > 0 else None
+
+    def joined(self, other: "Used", *, beside: bool) -> "Used":
+        """With that of another time, or, `beside`, of another host at the same time."""
+        return Used(
+            sampled_s=max(self.sampled_s, other.sampled_s) if beside else self.sampled_s + other.sampled_s,
+            cpu_s=self.cpu_s + other.cpu_s,
+            memory_peak_mib=max(self.memory_peak_mib, other.memory_peak_mib),
+            gpus_sampled_s=self.gpus_sampled_s + other.gpus_sampled_s,
+            gpus_busy_s=self.gpus_busy_s + other.gpus_busy_s,
+            gpu_memory_peak_mib=max(self.gpu_memory_peak_mib, other.gpu_memory_peak_mib),
+            idle_s=min(self.idle_s, other.idle_s) if beside else other.idle_s,
+        )
+
+
 class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One attempt. `members` names the member of each rank, in rank order; `parts` has each of them once, where they are several."""
 
@@ -203,6 +246,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which of its spec's forms it runs in (`JobSpec.as_form`); `nodes`, `gpus_per_node` and the rest are of that form."""
     shared: bool = False
     """Its ranks are on parts of GPUs: `gpus_per_node` are thousandths."""
+    used: Used | None = None
+    """Of one that is over: what it has really used; None where its site has not said."""
 
     @property
     def ended(self) -> bool:

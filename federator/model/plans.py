@@ -256,6 +256,20 @@ class PricePoint(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it meets the deadline; None: there is none."""
 
 
+class Ahead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job before one that waits. `job` and `owner` are empty where they may not be seen."""
+
+    job: str
+    name: str
+    owner: str
+    gpus: float
+    site: str = ""
+    until_at: float | None = None
+    """Of one that runs: when it is expected to end."""
+    waits: bool = False
+    """It does not run yet, and is planned to start earlier."""
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to "why is my job waiting, and why not there?", or "why did it run there?"."""
 
@@ -289,3 +303,5 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What would help, as records that can be tried; the first is the smallest."""
     run_time: str = ""
     """How long it is planned to run, and how that is known; empty once it has ended."""
+    ahead: tuple[Ahead, ...] = ()
+    """Some of the jobs before one that waits: first those that run where it is to start, then those that are planned before it."""

@@ -11,7 +11,7 @@ import msgspec
 from federator.model.capacity import BurstEvidence, Pool, Shape
 from federator.model.identity import Scope
 from federator.model.jobs import Job, JobSpec, label_of
-from federator.model.placements import Part
+from federator.model.placements import Part, Used
 from federator.model.plans import Explanation, Waiting
 from federator.model.reasons import Reason
 from federator.model.series import Recurrence, SeriesNote
@@ -143,6 +143,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     """Its newest attempts, oldest first; only where one job is asked for (GET)."""
     series: str = ""
     """Of a run of a series: when the next is due, and what stands in its way."""
+    used: Used | None = None
+    """What its last attempt really uses, or has used; None where its site does not say."""
     form: int | None = None
     """Of one that has a place: in which of its spec's forms it runs there."""
     expected_start_at: float | None = None
@@ -196,6 +198,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """The same as a value, where it is known as one."""
     missed_deadline: bool | None = None
     labels: dict[str, str] = {}
+    used: Used | None = None
+    """What its last attempt really uses, or has used; None where its site does not say."""
     series: str | None = None
     """The series that it is a run of."""
     width: str = ""

@@ -248,7 +248,7 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: Labels = {}
     """Free words that policies and lists can select by."""
     notify: Annotated[tuple[Notify, ...], alone()] = ()
-    """Of what you are told by mail or webhook, where your dispatcher knows how to reach you: `[end, fail, deadline-at-risk, start]`. What happens close together comes in one message."""
+    """Of what you are told by mail or webhook, where your dispatcher knows how to reach you: `[end, fail, deadline-at-risk, idle-gpus, start]`. What happens close together comes in one message."""
     client_id: Annotated[str, fields.short(200)] | None = None
     """Sent again, it gives the first answer instead of a second job."""
 

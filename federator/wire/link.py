@@ -17,7 +17,7 @@ from typing import Annotated
 
 import msgspec
 
-from federator.model.placements import DesiredEntry, PlacementReport
+from federator.model.placements import DesiredEntry, PlacementReport, Used
 from federator.model.sites import SiteReport
 from federator.wire.jsontext import Reader
 from federator.wire.tunnel import Request
@@ -27,8 +27,8 @@ MAX_MESSAGE_BYTES = 4 * 2**20
 MAX_STATUSES = 500
 PATH = "/agent/v1/link"
 
-OWNER, TEAM, TUNNELS = "owner", "team", "tunnels"
-"""Words of `Hello.knows`."""
+OWNER, TEAM, TUNNELS, SAMPLES = "owner", "team", "tunnels", "samples"
+"""Words of `Hello.knows`; the last also of `Welcome.takes`."""
 LONGEST_NAME = 200
 Text = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 """A name: what is longer is none."""
@@ -50,7 +50,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True
     host: Text = ""
     """Where it runs, for people: host name and state directory."""
     knows: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ()
-    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `tunnels`, the message `Dial`."""
+    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `tunnels`, the message `Dial`; and `samples`, if it would say what its work uses."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ class Proof(msgspec.Struct, frozen=True, tag="proof", forbid_unknown_fields=True
     signature: str
 
 
-class Welcome(msgspec.Struct, frozen=True, tag="welcome", forbid_unknown_fields=True):
+class Welcome(msgspec.Struct, frozen=True, tag="welcome", forbid_unknown_fields=True, omit_defaults=True):
     """The session stands. `ticket` is the bearer token for bulk requests of this session."""
 
     session: str
@@ -74,6 +74,8 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome", forbid_unknown_fields=
     incarnation: str
     term: int
     report_every_s: float
+    takes: tuple[Text, ...] = ()
+    """Of the words of `Hello.knows`, the messages that this dispatcher understands."""
 
 
 class Report(msgspec.Struct, frozen=True, tag="report", forbid_unknown_fields=True, omit_defaults=True):
@@ -97,6 +99,19 @@ class Statuses(msgspec.Struct, frozen=True, tag="statuses", forbid_unknown_field
     """Placement statuses, oldest first; repeated until `StatusAck` covers their numbers. At most MAX_STATUSES."""
 
     reports: tuple[PlacementReport, ...]
+
+
+class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What this member's ranks of a placement have used so far, since this process of the agent began."""
+
+    placement: Text
+    used: Used
+
+
+class Samples(msgspec.Struct, frozen=True, tag="samples", forbid_unknown_fields=True):
+    """Telemetry: the newest replaces all older ones, and nothing is answered. At most MAX_STATUSES."""
+
+    samples: Annotated[tuple[Sample, ...], msgspec.Meta(max_length=MAX_STATUSES)]
 
 
 class DesiredAck(msgspec.Struct, frozen=True, tag="desired-ack", forbid_unknown_fields=True):
@@ -148,7 +163,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=
     retry_after_s: float | None = None
 
 
-Up = Hello | Proof | Report | Statuses | DesiredAck
+Up = Hello | Proof | Report | Statuses | Samples | DesiredAck
 Down = Challenge | Welcome | Heard | Desired | StatusAck | Dial | Refusal
 
 _encoder = msgspec.json.Encoder()

@@ -6,7 +6,7 @@ out is taken at its word, as is all of a site that does not want to be watched. 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -44,6 +44,8 @@ class Devices:
         self._interval_s = EVERY_S
         self.site = site
         self.ailing: tuple[AilingGpu, ...] = ()
+        self.gpus: Mapping[int, Gpu] = {}
+        """As the driver has described them last, by number; none while it says nothing."""
         if self._here:
             try:
                 found = self._driver.read(FIRST_ANSWER_WITHIN_S)
@@ -70,6 +72,7 @@ class Devices:
 
     def _judge(self, found: Reading | NoDriver | DriverTrouble) -> tuple[AilingGpu, ...]:
         self._interval_s = NO_DRIVER_EVERY_S if isinstance(found, NoDriver) else EVERY_S
+        self.gpus = {gpu.index: gpu for gpu in found.gpus} if isinstance(found, Reading) else {}
         if isinstance(found, NoDriver):
             return ()
         if isinstance(found, DriverTrouble):

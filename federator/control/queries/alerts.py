@@ -19,8 +19,10 @@ from federator.control.maintenance.ledger_export import LedgerExport
 from federator.control.record.chain import Chain
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Flag, Records, row_key
+from federator.control.reports.measurements import Measurements
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import FederatorError
+from federator.kernel.quantities import format_duration
 from federator.model.events import Alert, AlertKind, Event
 from federator.model.jobs import JobStatus
 from federator.model.rules import Period
@@ -45,7 +47,7 @@ TOLD_BY = "alerts"
 class Alerts:
     """Looks every `look_s`, and tells what is new."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it looks at, by name
         self,
         *,
         records: Records,
@@ -55,12 +57,14 @@ class Alerts:
         chain: Chain,
         exports: Sequence[LedgerExport] = (),
         courier: Courier | None = None,
+        measurements: Measurements,
     ) -> None:
         self._records = records
         self._event_writer = event_writer
         self._turn = turn
         self._settings = settings
         self._courier = courier
+        self._measurements = measurements
         self._listeners: list[Callable[[Alert], None]] = []
         self._chain, self._exports = chain, exports
 
@@ -172,7 +176,7 @@ class Alerts:
     def _is_over(self, name: str) -> bool:
         _, kind, job_id = name.split("/", 2)
         return (
-            kind in (AlertKind.DEADLINE, AlertKind.SET_ASIDE)
+            kind in (AlertKind.DEADLINE, AlertKind.SET_ASIDE, AlertKind.IDLE)
             and job_id.split("/")[0] not in self._records.open_jobs
         )
 
@@ -184,6 +188,7 @@ class Alerts:
         yield from self._budgets(now)
         yield from self._deadlines(now)
         yield from self._leases(now)
+        yield from self._idle(now)
         yield from self._approvals(now)
         yield from self._identities(now)
         yield from self._set_aside(now)
@@ -244,6 +249,19 @@ class Alerts:
                 )
                 if now - lease.requested_at < KEPT_S:
                     yield f"{MARK}{AlertKind.LEASE}/{lease.id}", alert
+
+    def _idle(self, now: float) -> Iterator[tuple[str, Alert]]:
+        """Jobs whose GPUs do nothing, each attempt once."""
+        if self._settings.idle_gpus_s <= 0:
+            return
+        for placement, used in self._measurements.idle(self._settings.idle_gpus_s):
+            job = self._records.open_jobs.get(placement.job)
+            if job is not None:
+                gpus = "its GPU does" if placement.gpus == 1 else f"its {placement.gpus:g} GPUs do"
+                text = f"{job.label} ({job.id}) runs at {placement.site}, and {gpus} nothing for {format_duration(used.idle_s // 60 * 60)}"
+                about = {"job": job.id, "owner": job.owner, "queue": job.queue, "site": placement.site}
+                name = f"{MARK}{AlertKind.IDLE}/{job.id}/{placement.id}"
+                yield name, Alert(kind=AlertKind.IDLE, text=text, at=now, **about)
 
     def _approvals(self, now: float) -> Iterator[tuple[str, Alert]]:
         for proposal, job in proposed(self._records, self._turn.plan):

@@ -30,6 +30,7 @@ AT_ONCE = 8
 """Messages that are under way at once."""
 LONGEST_S = 300.0
 """Real seconds after which a message is given up, whoever still tries."""
+ALERTS = {AlertKind.DEADLINE: Notify.AT_RISK, AlertKind.IDLE: Notify.IDLE}
 MARKED = 100
 """Jobs of one transaction."""
 REMEMBERED_S = 86400.0
@@ -80,13 +81,11 @@ class Notifications:
             if isinstance(row, Job) and row.notify and not changes.quiet:
                 self._note(row)
 
-    def note_risk(self, alert: Alert) -> None:
-        """An alert that may be of a deadline at risk."""
-        if alert.kind is not AlertKind.DEADLINE:
-            return
-        job = self._records.open_jobs.get(alert.job)
-        if job is not None and Notify.AT_RISK in job.notify:
-            self._add(job, Notify.AT_RISK, alert.text)
+    def note_alert(self, alert: Alert) -> None:
+        """An alert that may be of what a job's owner asked to be told."""
+        job, event = self._records.open_jobs.get(alert.job), ALERTS.get(alert.kind)
+        if job is not None and event is not None and event in job.notify:
+            self._add(job, event, alert.text)
 
     def _note(self, job: Job) -> None:
         event = _due(job)

@@ -118,6 +118,7 @@ class Views:
             winner=placement.winner if placement else winner,
             winner_because=placement.winner_because if placement else because,
             outputs=job.id in self._records.outputs,
+            used=self._inventory.measurements.of(placement),
             form=placement.form if placement else None,
             **self._expectations.of(job, waiting, placement).fields(),
         )
@@ -213,6 +214,7 @@ class Views:
             series=job.series,
             missed_deadline=job.outcome.missed_deadline if job.outcome else None,
             labels=spec.labels,
+            used=self._inventory.measurements.of(placement),
             width=width_of(spec, placement.form) if running and placement else widths(spec),
         )
 

@@ -7,6 +7,7 @@ not be planned on as if it were fresh.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from federator.control.reports.measurements import Measurements
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NoCapacity
 from federator.kernel.quantities import format_duration
@@ -38,7 +39,11 @@ class MemberReport:
 class Inventory:
     """Sessions and reports by member, offers by provider."""
 
-    def __init__(self, clock: Clock, settings: LinkSettings, limits: LimitSettings) -> None:
+    def __init__(
+        self, clock: Clock, settings: LinkSettings, limits: LimitSettings, measurements: Measurements
+    ) -> None:
+        self.measurements, self.measured = measurements, measurements.hear
+        """What ranks use: told by a member, and no plan depends on it."""
         self._clock = clock
         self._limits = limits
         self._settings = settings

@@ -18,6 +18,7 @@ from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
 from federator.control.reports import gangs
 from federator.control.reports.history import History
+from federator.control.reports.measurements import Measurements
 from federator.control.reports.outcomes import OutcomeHandler, StatusReport
 from federator.model.events import Event
 from federator.model.jobs import Job
@@ -42,8 +43,11 @@ MAX_DETAIL = 1000
 class StatusHandler:
     """Applies agents' statuses to records."""
 
-    def __init__(self, records: Records, event_writer: EventWriter, history: History) -> None:
+    def __init__(
+        self, records: Records, event_writer: EventWriter, history: History, measurements: Measurements
+    ) -> None:
         self._records = records
+        self._measurements = measurements
         self._event_writer = event_writer
         self._history = history
         self.anomalies = 0
@@ -238,6 +242,7 @@ class StatusHandler:
             started_at=started_at,
             ended_at=(report.ended_at or report.at) if ended else None,
             expected_end_at=_expected_end(placement, started_at),
+            used=self._measurements.of(placement) if ended else None,
             **{"stop_acknowledged": ended, **fields},
         )
         moved = _without_moves(moved)

@@ -3,7 +3,7 @@
 `link-v1.jsonl` and `join-v1.jsonl` hold one of every message as the first version with this protocol encoded it, with every field set. They are never
 written anew: a message that they do not fit needs another `PROTOCOL`, and recordings of its own beside these. Fields that were added since, within
 the protocol, are recorded in further files, one for each occasion, in the messages that have them:
-`link-v1-gangs.jsonl`, `link-v1-machines.jsonl`, `link-v1-tunnels.jsonl`.
+`link-v1-gangs.jsonl`, `link-v1-machines.jsonl`, `link-v1-tunnels.jsonl`, `link-v1-samples.jsonl`.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 LINES = (FOLDER / "link-v1.jsonl").read_bytes().splitlines()
 ADDED = [
     line
-    for occasion in ("gangs", "machines", "tunnels")
+    for occasion in ("gangs", "machines", "tunnels", "samples")
     for line in (FOLDER / f"link-v1-{occasion}.jsonl").read_bytes().splitlines()
 ]
 JOINS = dict(
@@ -49,7 +49,8 @@ def keys(value: Any, path: str = "") -> set[str]:
 
 
 def test_every_message_is_recorded() -> None:
-    assert {tag_of(line) for line in [*LINES, *ADDED]} == {*UP, *DOWN}
+    assert {tag_of(line) for line in (*LINES, *ADDED)} == {*UP, *DOWN}
+    assert len({tag_of(line) for line in LINES}) == len(LINES)
 
 
 @pytest.mark.parametrize("line", [*LINES, *ADDED], ids=tag_of)

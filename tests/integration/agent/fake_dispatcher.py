@@ -12,10 +12,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from federator.model.jobs import JobSpec
-from federator.model.placements import PLACEMENT_ENDED, DesiredEntry, Order, PlacementReport
+from federator.model.placements import PLACEMENT_ENDED, DesiredEntry, Order, PlacementReport, Used
 from federator.model.sites import SiteReport
 from federator.wire.link import (
     PATH,
+    SAMPLES,
     Challenge,
     Desired,
     DesiredAck,
@@ -26,6 +27,7 @@ from federator.wire.link import (
     Proof,
     Refusal,
     Report,
+    Samples,
     StatusAck,
     Statuses,
     Welcome,
@@ -50,6 +52,8 @@ class FakeDispatcher:
         self.outputs: dict[str, bytes] = {}
         self.statuses: dict[str, list[PlacementReport]] = {}
         self.reports: list[SiteReport] = []
+        self.samples: dict[str, Used] = {}
+        """What was told last of each placement."""
         self.acks: list[DesiredAck] = []
         self.desired: dict[str, DesiredEntry] = {}
         self.generation = 0
@@ -191,7 +195,9 @@ class FakeDispatcher:
             await socket.close()
             return socket
         self.sessions += 1
-        welcome = Welcome(f"s{self.sessions}", f"t{self.sessions}", self.incarnation, self.term, 5.0)
+        welcome = Welcome(
+            f"s{self.sessions}", f"t{self.sessions}", self.incarnation, self.term, 5.0, takes=(SAMPLES,)
+        )
         await socket.send_str(encode(welcome).decode())
         whole = Desired(
             self.generation,
@@ -227,6 +233,8 @@ class FakeDispatcher:
             self.reports.append(message.report)
         elif isinstance(message, DesiredAck):
             self.acks.append(message)
+        elif isinstance(message, Samples):
+            self.samples.update({each.placement: each.used for each in message.samples})
         elif isinstance(message, Statuses):
             for report in message.reports:
                 self.statuses.setdefault(report.placement, []).append(report)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from federator.model.jobs import Accelerators, Resources
-from federator.model.placements import Cause, PlacementStatus
+from federator.model.placements import Cause, PlacementStatus, Used
 from federator_agent.local import traces
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
@@ -184,3 +184,24 @@ async def test_a_host_says_itself_what_it_has(agent: AgentProcess, tmp_path: Pat
     code, output = await agent.run("check")
     assert code == 1
     assert "$.pools[0].model: is missing: this host has T4, A100" in output
+
+
+async def test_what_a_job_really_uses_is_sampled(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    driver.change(0, util=90, used=40_000)
+    driver.change(1, util=30, used=10_000)
+    run = "while :; do :; done"
+    await dispatcher.want(entry("p1", dispatcher.spec(run=run, resources=gpus(2))))
+    await dispatcher.until(lambda: dispatcher.samples.get("p1", Used()).gpu_memory_peak_mib == 40_000)
+    first = dispatcher.samples["p1"]
+    assert 0.0 < (first.gpus_busy or 0.0) <= 0.6
+    assert first.idle_s == 0.0
+    driver.change(0, util=0)
+    driver.change(1, util=0)
+    await dispatcher.until(lambda: dispatcher.samples["p1"].idle_s > 2.0)
+    later = dispatcher.samples["p1"]
+    assert 0.0 < (later.gpus_busy or 0.0) < 0.6
+    assert later.cpu_s > first.cpu_s > 0.0
+    assert 0.2 < (later.cpus or 0.0) < 1.5, "one process that never waits"
+    assert later.memory_peak_mib >= 1

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from federator.control.queries.alerts import Alerts
+from federator.control.reports.measurements import Measurements
 from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus
 from federator.model.events import Alert, AlertKind, LedgerKind
@@ -61,6 +62,7 @@ def alerts_of(world: World, box: Box) -> Alerts:
         turn=core.turn,
         settings=AlertSettings(),
         chain=core.chain,
+        measurements=Measurements(core.records),
         exports=core.exports,
         courier=box,
     )

@@ -10,6 +10,7 @@ import pytest
 from federator.control.maintenance.ledger_export import PATIENCE_S, LedgerExport
 from federator.control.queries.alerts import Alerts
 from federator.control.record.signer import HEAD_FILE, Signer, is_signed
+from federator.control.reports.measurements import Measurements
 from federator.kernel.errors import Unavailable
 from federator.model.events import Alert, AlertKind
 from federator.model.ledger import Head, Part, Verified, Verifier
@@ -191,6 +192,7 @@ async def told(world: World, *exports: LedgerExport) -> list[Alert]:
         turn=core.turn,
         settings=AlertSettings(),
         chain=core.chain,
+        measurements=Measurements(core.records),
         exports=exports,
     )
     return [alert for alert in await alerts.look() if alert.kind is AlertKind.LEDGER]

@@ -150,8 +150,8 @@ async def test_a_deadline_at_risk(world: World, post: Post) -> None:
         quiet, loud = await world.submit(), await world.submit(notify=["deadline-at-risk"])
         for job in (quiet, loud):
             for _ in range(2):
-                made.note_risk(Alert(kind=AlertKind.DEADLINE, text=f"{job} is late", at=1.0, job=job))
-        made.note_risk(Alert(kind=AlertKind.LEASE, text="x", at=1.0, job=loud))
+                made.note_alert(Alert(kind=AlertKind.DEADLINE, text=f"{job} is late", at=1.0, job=job))
+        made.note_alert(Alert(kind=AlertKind.LEASE, text="x", at=1.0, job=loud))
         await until(lambda: world.job(loud).notified == (Notify.AT_RISK,))
     assert [message.text for message in post.messages] == [f"{loud} is late"]
 

@@ -1,0 +1,85 @@
+"""What ranks use is added up, whatever their processes do and whoever counts."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from federator.model.placements import Used
+from federator_agent.core.lent_capacity import Slot
+from federator_agent.local import cgroups
+from federator_agent.local.meter import Meter, Rank
+from federator_agent.local.traces import MARK
+from federator_agent.nvml import Gpu
+
+
+def rank(folder: Path, *gpus: int) -> Rank:
+    return Rank(Slot(rank=0, pool="p", host="h", gpus=gpus, cpus_milli=1000, memory_mib=0), folder)
+
+
+def gpu(index: int, percent: int | None, used_mib: int = 0) -> Gpu:
+    return Gpu(index, name="A100", used_mib=used_mib, utilisation_percent=percent)
+
+
+def test_gpus_are_added_up_and_idle_time_begins_anew_with_each_work(tmp_path: Path) -> None:
+    made, running = Meter(), {"p": [rank(tmp_path, 0, 2)]}
+    gpus = {0: gpu(0, 100, 500), 1: gpu(1, 70, 9000), 2: gpu(2, 0, 900)}
+    assert made.look(running, gpus, 10.0, 10.0)["p"].gpus_busy == pytest.approx(0.5)
+    idle = {0: gpu(0, 1), 2: gpu(2, 4)}
+    used = made.look(running, idle, 10.0, 10.0)["p"]
+    used = made.look(running, idle, 10.0, 10.0)["p"]
+    assert (used.idle_s, used.gpus_sampled_s, used.gpu_memory_peak_mib) == (20.0, 60.0, 900)
+    assert made.look(running, gpus, 10.0, 10.0)["p"].idle_s == 0.0
+    assert made.look({}, gpus, 10.0, 10.0) == {}
+    assert made.look(running, gpus, 10.0, 10.0)["p"].sampled_s == 10.0, "what is over is forgotten"
+
+
+def test_where_the_driver_says_nothing_of_a_gpu_nothing_is_known_of_any(tmp_path: Path) -> None:
+    used = Meter().look({"p": [rank(tmp_path, 0, 1)]}, {0: gpu(0, 0), 1: gpu(1, None)}, 10.0, 10.0)["p"]
+    assert (used.gpus_busy, used.idle_s) == (None, 0.0)
+    assert used.sampled_s == 10.0
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_processor_time_and_memory_of_real_processes(tmp_path: Path, grouped: bool) -> None:
+    """With control groups of the old hierarchy that count no processor time, too."""
+    program = (
+        "import sys; kept = bytearray(30 * 2**20); sum(range(10**7)); print(flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        ["python3", "-c", program],
+        env={**os.environ, MARK: str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        if grouped:
+            group = tmp_path / "group"
+            group.mkdir()
+            (group / "cgroup.procs").write_text(f"{process.pid}\n")
+            (group / "memory.stat").write_text("cache 5\nrss 33554432\n")
+            (tmp_path / cgroups.MARK).write_text(f"{group}\n")
+        used = Meter().look({"p": [rank(tmp_path)]}, {}, 10.0, 10.0)["p"]
+    finally:
+        process.kill()
+        process.communicate()
+    assert used.cpu_s > 0.0
+    assert used.memory_peak_mib >= 30
+
+
+def test_a_unified_group_counts_for_itself(tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    group.mkdir()
+    (group / "cpu.stat").write_text("usage_usec 5000000\nuser_usec 1\n")
+    (group / "memory.stat").write_text("anon 1048576\nfile 99\n")
+    (tmp_path / cgroups.MARK).write_text(f"{group}\n")
+    made, running = Meter(), {"p": [rank(tmp_path)]}
+    assert made.look(running, {}, 10.0, 10.0)["p"] == Used(sampled_s=10.0, cpu_s=5.0, memory_peak_mib=1)
+    (group / "cpu.stat").write_text("usage_usec 11000000\n")
+    assert made.look(running, {}, 10.0, 10.0)["p"].cpu_s == 11.0
+    assert made.look(running, {}, 100.0, 10.0)["p"].sampled_s == 120.0
+    (group / "cpu.stat").write_text("usage_usec 12000000\n")
+    assert made.look(running, {}, 100.0, 10.0)["p"].cpu_s == 21.0, "a clock ten times as fast"

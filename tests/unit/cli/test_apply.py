@@ -1,0 +1,87 @@
+"""Advice with numbers, and the verb that follows it."""
+
+import json
+
+import pytest
+
+from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
+from federator.model.plans import Ahead, Explanation
+from tests.support.fake_dispatcher import FakeDispatcher
+from tests.unit.cli.answers import NOW, detail
+from tests.unit.cli.conftest import Command
+
+
+def told(*changes: Change) -> Explanation:
+    remedies = tuple(Remedy(f"advice {number}", (change,)) for number, change in enumerate(changes, 1))
+    return Explanation(
+        job="job-1",
+        status="PENDING",
+        because="north is full",
+        remedies=remedies,
+        changes=tuple(remedy.text for remedy in remedies),
+        ahead=(
+            Ahead(job="job-7", name="hog", owner="ada", gpus=8, site="north", until_at=NOW + 720),
+            Ahead(job="", name="another team's job", owner="", gpus=1, waits=True),
+        ),
+    )
+
+
+DEADLINE = AskFor("job-1", "deadline_at", 1_800_000_000.2)
+
+
+def test_advice_has_numbers_and_who_is_before_it_names(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/jobs/train/explain", told(WaitUntil(NOW), DEADLINE))
+    out = " ".join(federator("explain", "train").out.split())
+    assert "1. advice 1 2. advice 2" in out
+    assert "federator apply train NUMBER" in out
+    assert "hog of ada (8 GPUs, at north until" in out
+    assert "another team's job (1 GPU, waits before it)" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "patch"),
+    [
+        (DEADLINE, {"deadline": "2027-01-15T08:00:01Z"}),
+        (AskFor("job-1", "deadline_at", None), {"deadline": "none"}),
+        (AskFor("job-1", "value_usd", 40.5), {"value": "40.5 USD"}),
+        (AskFor("job-1", "max_cost_usd", 12.0), {"max_cost": "12.0 USD"}),
+        (AskFor("job-1", "max_duration_s", 3600.5), {"max_duration": "3601s"}),
+        (AskFor("job-1", "queue", "research"), {"queue": "research"}),
+    ],
+)
+def test_what_is_the_jobs_own_is_done(
+    federator: Command, fake: FakeDispatcher, change: AskFor, patch: dict[str, str]
+) -> None:
+    fake.answer("GET /v1/jobs/train/explain", told(WaitUntil(NOW), change))
+    fake.answer("PATCH /v1/jobs/job-1", detail())
+    ran = federator("apply", "train", "2")
+    assert ran.code == 0, ran.err
+    assert "now has advice 2" in ran.out
+    assert json.loads(fake.of("PATCH /v1/jobs/job-1")[0].body) == patch
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (WaitUntil(NOW), "federator wait job-1"),
+        (MoreHosts("north/a100", 1), "ask a user with the role platform"),
+        (AskFor("job-1", "gpus", 2), "change its file"),
+        (AskFor("job-1", "approved_usd", 9.0), "federator burst approve job-1"),
+        (AskFor("job-2", "deadline_at", 1.0), "ask a user with the role platform"),
+    ],
+)
+def test_what_is_not_is_refused_with_what_to_do(
+    federator: Command, fake: FakeDispatcher, change: Change, said: str
+) -> None:
+    fake.answer("GET /v1/jobs/train/explain", told(change))
+    ran = federator("apply", "train", "1")
+    assert ran.code != 0
+    assert said in ran.err
+    assert not fake.of("PATCH /v1/jobs/job-1")
+
+
+def test_a_number_that_there_is_not(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/jobs/train/explain", told(DEADLINE))
+    ran = federator("apply", "train", "2")
+    assert ran.code == 2
+    assert "it is 1 to 1" in ran.err

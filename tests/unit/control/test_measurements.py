@@ -1,0 +1,81 @@
+"""What work really uses: whose word counts, what stays of it, and who is told when GPUs idle."""
+
+import pytest
+
+from federator.model.events import AlertKind
+from federator.model.placements import Used
+from federator.wire.link import Sample
+from tests.support.dispatch import World, make_world
+
+HALF = Used(
+    sampled_s=100.0,
+    cpu_s=50.0,
+    memory_peak_mib=10,
+    gpus_sampled_s=200.0,
+    gpus_busy_s=100.0,
+    gpu_memory_peak_mib=5,
+)
+
+
+async def running() -> tuple[World, str]:
+    world = await make_world()
+    await world.add_site("north", gpus=4)
+    job = await world.submit(resources={"gpus": 2})
+    await world.turn()
+    await world.sites["north"].run_all()
+    return world, job
+
+
+def hear(world: World, job: str, used: Used, member: str = "north") -> None:
+    world.core.inventory.measured(member, (Sample(world.placement(job).id, used),))
+
+
+def known(world: World, job: str) -> Used | None:
+    return world.core.views.row(world.job(job)).used
+
+
+async def test_what_a_member_says_of_its_own_is_shown_and_stays_when_it_is_over() -> None:
+    world, job = await running()
+    assert known(world, job) is None
+    hear(world, job, HALF, member="elsewhere")
+    assert known(world, job) is None
+    hear(world, job, HALF)
+    assert known(world, job) == HALF
+    assert world.core.views.detail(world.job(job)).used == HALF
+    await world.sites["north"].finish(job)
+    assert world.placement(job).used == HALF
+    hear(world, job, Used(sampled_s=1.0))
+    assert known(world, job) == HALF
+
+
+async def test_an_agent_that_begins_anew_goes_on_from_what_it_had_said() -> None:
+    world, job = await running()
+    hear(world, job, HALF)
+    hear(world, job, Used(sampled_s=10.0, cpu_s=1.0, gpus_sampled_s=20.0))
+    used = known(world, job)
+    assert used is not None
+    assert (used.sampled_s, used.cpu_s) == (110.0, 51.0)
+    assert used.gpus_busy == pytest.approx(100.0 / 220.0)
+    hear(world, job, Used(sampled_s=20.0, cpu_s=2.0, gpus_sampled_s=40.0))
+    again = known(world, job)
+    assert again is not None
+    assert again.sampled_s == 120.0
+
+
+def test_hosts_beside_each_other_are_added_up() -> None:
+    both = HALF.joined(Used(sampled_s=90.0, cpu_s=10.0, gpus_sampled_s=100.0, idle_s=60.0), beside=True)
+    assert (both.sampled_s, both.cpu_s, both.gpus_sampled_s) == (100.0, 60.0, 300.0)
+    assert both.idle_s == 0.0, "a gang idles when all of it does"
+
+
+async def test_idle_gpus_are_told_once() -> None:
+    world, job = await running()
+    hear(world, job, Used(sampled_s=4000.0, gpus_sampled_s=8000.0, idle_s=1700.0))
+    assert not await world.core.alerts.look()
+    hear(world, job, Used(sampled_s=4200.0, gpus_sampled_s=8400.0, idle_s=1900.0))
+    (alert,) = await world.core.alerts.look()
+    assert alert.kind is AlertKind.IDLE
+    assert "its 2 GPUs do nothing for 31m" in alert.text
+    assert not await world.core.alerts.look()
+    events = await world.core.views.events(job, None)
+    assert [event.text for event in events if event.kind == "idle-gpus"] == [alert.text]
