@@ -35,7 +35,6 @@ from federator.wire.http import (
     Rerun,
     SubmitResult,
     Submitted,
-    Verb,
 )
 from federator.wire.jobfile import JobRequest, read_job, read_job_text
 from federator.wire.jsontext import decode_json
@@ -146,12 +145,16 @@ async def act(call: Call) -> list[ActedOn]:
             require_no_series(job, name)
             if not relations(call.core, call.caller, job) & MAY_CHANGE:
                 raise not_yours(job)
-    return [await _act_on(call, action.verb, name, jobs) for name, jobs in meant]
+    if (action.patch is None) is (action.verb == "update"):
+        raise Invalid(
+            "goes with update, and with nothing else", field="$.patch", remedy="write what to change"
+        )
+    return [await _act_on(call, action, name, jobs) for name, jobs in meant]
 
 
-async def _act_on(call: Call, verb: Verb, name: str, jobs: list[Job]) -> ActedOn:
+async def _act_on(call: Call, action: JobAction, name: str, jobs: list[Job]) -> ActedOn:
     ids = [job.id for job in jobs]
-    acted = await call.core.intake.act(call.caller, verb, ids)
+    acted = await call.core.intake.act(call.caller, action, ids)
     now = [job for job in map(call.core.records.jobs.get, ids) if job is not None]
     return ActedOn(
         name=name,

@@ -295,8 +295,7 @@ def _attempts(detail: JobDetail, now: float) -> Iterator[RenderableType]:
 
 
 def update(
-    job: JobName,
-    *,
+    *jobs: JobName,
     priority: int | None = None,
     deadline: str | None = None,
     queue: str | None = None,
@@ -305,8 +304,8 @@ def update(
     value: str | None = None,
     output: Output = "table",
     connection: Connection = HERE,
-) -> None:
-    """Change a job that waits or runs. Texts as in a job file; `none` takes a deadline or limit away.
+) -> int:
+    """Change jobs that wait or run; an array's name means all its tasks. Texts as in a job file; `none` takes a deadline or limit away.
 
     Parameters
     ----------
@@ -324,9 +323,13 @@ def update(
         What meeting the deadline is worth, such as '200 USD'.
     """
     patch = JobPatch(priority, deadline, queue, max_cost, max_duration, value)
-    detail, _ = ask(connection, lambda client: client.update(job, patch))
     changed = {key: new for key, new in msgspec.structs.asdict(patch).items() if new is not None}
-    _show_changed(detail, "now has " + ", ".join(f"{key} {new}" for key, new in changed.items()), output)
+    if not changed:
+        raise Invalid(
+            "nothing to change", remedy="name at least one of --" + ", --".join(JobPatch.__struct_fields__)
+        )
+    told = "now has " + ", ".join(f"{key} {new}" for key, new in changed.items())
+    return _act("update", jobs, output, connection, patch, told)
 
 
 def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
@@ -362,35 +365,33 @@ def _may_stop(jobs: tuple[str, ...], connection: Connection, *, yes: bool) -> bo
     return agreed(ask(connection, lambda client: work_at_stake(client, jobs))[0])
 
 
-def _act(verb: Verb, jobs: tuple[str, ...], output: Output, connection: Connection) -> int:
+def _act(
+    verb: Verb,
+    jobs: tuple[str, ...],
+    output: Output,
+    connection: Connection,
+    patch: JobPatch | None = None,
+    told: str = "",
+) -> int:
     """One request for all of them; it fails if there is one of which nothing could be changed."""
     if not jobs:
         raise Invalid("no job is named", field="JOB", remedy="write one or more ids or names")
-    answers, _ = ask(connection, lambda client: client.act(verb, jobs))
+    answers, _ = ask(connection, lambda client: client.act(verb, jobs, patch))
     if output in ("json", "yaml"):
         show_data(answers, output)
     for each in answers:
         if each.left and not each.changed:
             say_error(plain(each.left_because))
         elif output in ("table", "wide"):
-            show(_acted(each))
+            show(_acted(each, told or each.because))
     return EXITS[Conflict] if any(each.left and not each.changed for each in answers) else 0
 
 
-def _acted(each: ActedOn) -> Text:
+def _acted(each: ActedOn, told: str) -> Text:
     """Statuses, whose, and why; how many of an array are in each, where they differ."""
     line = Text()
     for name, count in sorted(each.status.items()):
         line.append(", " if line else "").append_text(status(name))
         line.append(f" {count}" if sum(each.status.values()) > 1 else "")
     left = f"; {each.left} left as they are, the first because {each.left_because}" if each.left else ""
-    return line.append(f"  {plain(each.label)}  {plain(each.because)}{plain(left)}", style="default")
-
-
-def _show_changed(detail: JobDetail, what: str, output: Output) -> None:
-    if output in ("json", "yaml"):
-        show_data(detail, output)
-    else:
-        line = status(detail.job.status)
-        line.append(f"  {plain(detail.job.name)}  {plain(what)}", style="default")
-        show(line)
+    return line.append(f"  {plain(each.label)}  {plain(told)}{plain(left)}", style="default")

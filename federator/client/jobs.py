@@ -218,10 +218,10 @@ class JobVerbs:
         """Stop the present attempt and let the job wait for another place. `because` says so where it starts from the beginning there."""
         return await self.transport.call("POST", _job(job, "/requeue"), JobDetail)
 
-    async def act(self, verb: Verb, jobs: Sequence[str]) -> list[ActedOn]:
-        """Do it to many in one request: ids or names, an array's for all its tasks, or some of them as in `sweep[3-7]`. Those that the verb does not suit are left as they are."""
+    async def act(self, verb: Verb, jobs: Sequence[str], patch: JobPatch | None = None) -> list[ActedOn]:
+        """Do it to many in one request: ids or names, an array's for all its tasks, or some of them as in `sweep[3-7]`; `patch` goes with `update`. Those that the verb does not suit are left as they are."""
         body, headers = (
-            msgspec.json.encode(JobAction(verb, tuple(jobs))),
+            msgspec.json.encode(JobAction(verb, tuple(jobs), patch)),
             {"Content-Type": "application/json"},
         )
         return await self.transport.call(

@@ -53,14 +53,27 @@ class SubmitResult(msgspec.Struct, frozen=True):
     problem: Problem | None = None
 
 
-Verb = Literal["cancel", "hold", "release", "requeue"]
+class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """PATCH /v1/jobs/{id}: what may be changed while a job lives. Texts as in a job file; `none` removes a limit or deadline."""
+
+    priority: int | None = None
+    deadline: str | None = None
+    queue: str | None = None
+    max_cost: str | None = None
+    max_duration: str | None = None
+    value: str | None = None
 
 
-class JobAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+Verb = Literal["cancel", "hold", "release", "requeue", "update"]
+
+
+class JobAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """POST /v1/jobs/actions: one verb for many jobs. Each entry is the id or name of a job, that of an array for all its tasks, or some of them as in `sweep[3-7]`."""
 
     verb: Verb
     jobs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=1000)]
+    patch: JobPatch | None = None
+    """Of `update`: what to change."""
 
 
 class Rerun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,17 +100,6 @@ class ActedOn(msgspec.Struct, frozen=True):
     """Why, of the first."""
     left_because: str = ""
     """Why the first of those was left, and what would be right."""
-
-
-class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """PATCH /v1/jobs/{id}: what may be changed while a job lives. Texts as in a job file; `none` removes a limit or deadline."""
-
-    priority: int | None = None
-    deadline: str | None = None
-    queue: str | None = None
-    max_cost: str | None = None
-    max_duration: str | None = None
-    value: str | None = None
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

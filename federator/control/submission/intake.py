@@ -8,20 +8,16 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import msgspec
-
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
 from federator.control.submission.acceptance import Acceptance, Accepted, Submission
-from federator.control.submission.held_capacity import check_held
-from federator.control.submission.intake_checks import patched
 from federator.control.submission.series import SeriesDesk
-from federator.control.submission.verbs import Acted, Verbs, act_on_many, refuse_ended
+from federator.control.submission.verbs import Acted, Verbs, act_on_many
 from federator.kernel.errors import FederatorError, NotFound
 from federator.model.identity import Caller
 from federator.model.jobs import Job
-from federator.wire.http import JobPatch, Submitted, Verb
+from federator.wire.http import JobAction, JobPatch, Submitted
 from federator.wire.jobfile import JobRequest
 
 PART = 50
@@ -42,7 +38,7 @@ class Intake:
         self._event_writer = event_writer
         self.acceptance = acceptance
         self._series = series
-        self._verbs = Verbs(records, event_writer)
+        self._verbs = Verbs(records, event_writer, lambda: acceptance.authority)
 
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
@@ -132,52 +128,34 @@ class Intake:
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
         """Change what may be changed; a running job's new limit reaches its site."""
-
-        def compute() -> Changes:
-            changes = Changes()
-            job = self._job(job_id)
-            refuse_ended(job)
-            new, what = patched(job, patch, self.acceptance.authority, caller, self._event_writer.clock.now())
-            changes.put(new, self._event_writer.event(new, "update", f"{caller.name} set {what}"))
-            placement = self._verbs.placement(job)
-            if placement is not None:
-                check_held(self._records, placement, job, new)
-                spec = self._records.spec(placement.spec_hash)
-                limit_s = spec.limit_s(new.max_duration_s, placement.form)
-                changes.put(msgspec.structs.replace(placement, max_duration_s=limit_s))
-            self._event_writer.act(
-                changes, f"user:{caller.name}", f"update {what}", job=job.id, queue=new.queue, owner=job.owner
-            )
-            return changes
-
-        return await self._change(job_id, compute)
+        return await self._act(caller, JobAction("update", (job_id,), patch), job_id)
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """End it. Cancelling what has ended changes nothing."""
-        return await self._act(caller, "cancel", job_id)
+        return await self._act(caller, JobAction("cancel", (job_id,)), job_id)
 
     async def hold(self, caller: Caller, job_id: str) -> Job:
         """Keep it from starting; a running job stops and frees its GPUs. One without a checkpoint is said to start from the beginning."""
-        return await self._act(caller, "hold", job_id)
+        return await self._act(caller, JobAction("hold", (job_id,)), job_id)
 
     async def requeue(self, caller: Caller, job_id: str) -> Job:
         """Stop it, after a checkpoint if it makes any, and let it wait for a place again. One that makes none is said to start from the beginning."""
-        return await self._act(caller, "requeue", job_id)
+        return await self._act(caller, JobAction("requeue", (job_id,)), job_id)
 
     async def release(self, caller: Caller, job_id: str) -> Job:
         """Let a held job wait for its turn again."""
-        return await self._act(caller, "release", job_id)
+        return await self._act(caller, JobAction("release", (job_id,)), job_id)
 
-    async def act(self, caller: Caller, verb: Verb, jobs: Sequence[str]) -> Acted:
+    async def act(self, caller: Caller, action: JobAction, jobs: Sequence[str]) -> Acted:
         """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
-        return await act_on_many(self._records, self._verbs, caller, verb, jobs)
+        return await act_on_many(self._records, self._verbs, caller, action, jobs)
 
-    async def _act(self, caller: Caller, verb: Verb, job_id: str) -> Job:
+    async def _act(self, caller: Caller, action: JobAction, job_id: str) -> Job:
         """Do it to one. Raises `Conflict` where the verb does not suit it."""
 
         def compute() -> Changes:
             changes = Changes()
-            for refused in self._verbs.write(changes, caller, verb, [self._job(job_id)]):
+            for refused in self._verbs.write(changes, caller, action, [self._job(job_id)]):
                 raise refused
             return changes
 

@@ -1,22 +1,30 @@
-"""What people do to jobs that are there: cancel, hold, release and requeue, one job or all tasks of an array.
+"""What people do to jobs that are there: cancel, hold, release, requeue and update, one job or all tasks of an array.
 
 Rows only: what has to happen at sites follows from them. Many are written some at a time, so that ten thousand take a second and nobody else waits for all of it.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
+from federator.control.administration.authority import Authority
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
+from federator.control.submission.held_capacity import check_held
+from federator.control.submission.intake_checks import patched
 from federator.kernel.errors import Conflict
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
 from federator.model.lifecycle import allows
 from federator.model.placements import Placement
 from federator.wire.addresses import label_of_all
-from federator.wire.http import Verb
+from federator.wire.http import JobAction, JobPatch, Verb
 
+Do = Callable[[Changes, Caller, Job], bool]
+"""Writes what a verb makes of a job; whether it changes anything. Raises `Conflict` where it does not suit the job."""
 PART = 29
 """Jobs of one transaction: four rows each at most and a line of the ledger; stores take 120 rows at once."""
 AHEAD = 2
@@ -36,28 +44,41 @@ class Acted(NamedTuple):
 class Verbs:
     """Writes what each verb makes of a job."""
 
-    def __init__(self, records: Records, event_writer: EventWriter) -> None:
+    def __init__(
+        self, records: Records, event_writer: EventWriter, authority: Callable[[], Authority]
+    ) -> None:
+        """`authority`: by the policies in force."""
         self._records = records
         self._event_writer = event_writer
-        self._each: dict[Verb, Callable[[Changes, Caller, Job], bool]] = {
+        self._authority = authority
+        self._each: dict[Verb, Do] = {
             "cancel": self._cancel,
             "hold": self._hold,
             "release": self._release,
             "requeue": self._requeue,
         }
 
-    def write(self, changes: Changes, caller: Caller, verb: Verb, jobs: Sequence[Job]) -> list[Conflict]:
+    def of(self, action: JobAction) -> Do:
+        """What writes it."""
+        if action.verb == "update":
+            return partial(self._update, action.patch or JobPatch())
+        return self._each[action.verb]
+
+    def write(
+        self, changes: Changes, caller: Caller, action: JobAction, jobs: Sequence[Job]
+    ) -> list[Conflict]:
         """Do it to jobs of one name, with one line in the ledger for all that it changes. Answers with the refusals of those that the verb does not suit."""
-        changed, refused = list[Job](), list[Conflict]()
+        changed, refused, do = list[Job](), list[Conflict](), self.of(action)
         for job in jobs:
             try:
-                if self._each[verb](changes, caller, job):
+                if do(changes, caller, job):
                     changed.append(job)
             except Conflict as error:
                 refused.append(error)
         if changed:
             first = changed[0]
-            what = f"{verb} {label_of_all(changed)}" if len(changed) > 1 else verb
+            what = action.verb if action.patch is None else f"update {_in_words(action.patch)}"
+            what = f"{what} {label_of_all(changed)}" if len(changed) > 1 else what
             self._event_writer.act(
                 changes, f"user:{caller.name}", what, job=first.id, queue=first.queue, owner=first.owner
             )
@@ -67,6 +88,19 @@ class Verbs:
         """Where it is now."""
         placement = self._records.placements.get(job.placement or "")
         return placement if placement is not None and not placement.ended else None
+
+    def _update(self, patch: JobPatch, changes: Changes, caller: Caller, job: Job) -> bool:
+        """Change what may be changed; a running job's new limit reaches its site."""
+        refuse_ended(job)
+        new, what = patched(job, patch, self._authority(), caller, self._event_writer.clock.now())
+        changes.put(new, self._event_writer.event(new, "update", f"{caller.name} set {what}"))
+        placement = self.placement(job)
+        if placement is not None:
+            check_held(self._records, placement, job, new)
+            spec = self._records.spec(placement.spec_hash)
+            limit_s = spec.limit_s(new.max_duration_s, placement.form)
+            changes.put(msgspec.structs.replace(placement, max_duration_s=limit_s))
+        return True
 
     def _cancel(self, changes: Changes, caller: Caller, job: Job) -> bool:
         if job.terminal or job.status is JobStatus.CANCELLING:
@@ -140,7 +174,7 @@ def refuse_ended(job: Job) -> None:
 
 
 async def act_on_many(
-    records: Records, verbs: Verbs, caller: Caller, verb: Verb, names: Sequence[str]
+    records: Records, verbs: Verbs, caller: Caller, action: JobAction, names: Sequence[str]
 ) -> Acted:
     """Do it to all of these that are on record, a part of them at a time; others have their turn after every part."""
 
@@ -150,7 +184,7 @@ async def act_on_many(
         def compute() -> Changes:
             changes = Changes()
             jobs = [records.jobs[name] for name in part if name in records.jobs]
-            refused[:] = verbs.write(changes, caller, verb, jobs)
+            refused[:] = verbs.write(changes, caller, action, jobs)
             return changes
 
         changes = await records.transact(compute)
@@ -166,3 +200,8 @@ async def act_on_many(
     done = await asyncio.gather(*parts)
     because = next((each.because for each in done if each.left), "")
     return Acted(sum(each.changed for each in done), sum(each.left for each in done), because)
+
+
+def _in_words(patch: JobPatch) -> str:
+    given = msgspec.structs.asdict(patch)
+    return ", ".join(f"{key}={value}" for key, value in given.items() if value is not None)

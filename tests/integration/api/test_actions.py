@@ -14,6 +14,16 @@ async def test_all_that_is_named_is_changed_in_one_request(rig: Rig) -> None:
     assert shown.json()["job"]["status"] == "HELD"
 
 
+async def test_an_update_changes_all_tasks_and_needs_what_to_change(rig: Rig) -> None:
+    await rig.submit(name="sweep", array="0-9")
+    body = {"verb": "update", "jobs": ["sweep"], "patch": {"priority": 20}}
+    (acted,) = (await rig.ask("POST", "/v1/jobs/actions", json=body)).json()
+    assert (acted["label"], acted["changed"]) == ("sweep[0-9]", 10)
+    for wrong in ({"verb": "update", "jobs": ["sweep"]}, {**body, "verb": "cancel"}):
+        refused = await rig.ask("POST", "/v1/jobs/actions", json=wrong)
+        assert (refused.status, refused.problem["field"]) == (400, "$.patch")
+
+
 async def test_one_job_of_somebody_else_refuses_the_whole_request(rig: Rig) -> None:
     await rig.submit(name="mine")
     await rig.submit("bob", name="theirs")

@@ -386,10 +386,14 @@ def test_an_arrays_tasks_that_run_are_counted(federator: Command, fake: FakeDisp
 
 
 def test_update_sends_what_is_given(federator: Command, fake: FakeDispatcher) -> None:
-    fake.answer("PATCH /v1/jobs/train", detail())
+    fake.answer("POST /v1/jobs/actions", [ActedOn("train", "train", 1, 0, {"RUNNING": 1}, "it fits")])
     ran = federator("update", "train", "--priority", "70", "--deadline", "none")
-    assert (ran.code, ran.out[:14]) == (0, "RUNNING  train")
-    assert json.loads(fake.heard[0].body) == {"priority": 70, "deadline": "none"}
+    assert (ran.code, ran.out) == (0, "RUNNING  train  now has priority 70, deadline none\n")
+    asked = json.loads(fake.heard[0].body)
+    assert (asked["verb"], asked["jobs"]) == ("update", ["train"])
+    given = {key: value for key, value in asked["patch"].items() if value is not None}
+    assert given == {"priority": 70, "deadline": "none"}
+    assert "nothing to change" in federator("update", "train").err
 
 
 @pytest.mark.parametrize(
