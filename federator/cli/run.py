@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from cyclopts import Parameter
 
 from federator.cli.arrays import names_array
+from federator.cli.attached import document_of, is_given, run_attached
 from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
 from federator.cli.explain import show_previews
 from federator.cli.job_options import AS_WRITTEN, JobOptions
@@ -37,6 +38,8 @@ def run(
     *command: str,
     options: JobOptions = AS_WRITTEN,
     workdir: Path | None = None,
+    stdin: Annotated[bool, Parameter(name=("-i", "--stdin"), negative="")] = False,
+    pty: Annotated[bool, Parameter(name=("-t", "--pty"), negative="")] = False,
     detach: Annotated[bool, Parameter(negative="")] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     quiet: Annotated[bool, Parameter(name=("-q", "--quiet"), negative="")] = False,
@@ -54,6 +57,10 @@ def run(
         What to run, after `--`.
     workdir:
         Folder to take along.
+    stdin:
+        Pass standard input to the command. What it writes comes here alone, and is not kept as the job's log; without you the job ends.
+    pty:
+        The same in a terminal, for a shell: every key goes there, Ctrl-C too.
     detach:
         Print the job's id and return at once.
     dry_run:
@@ -75,9 +82,34 @@ def run(
     if dry_run:
         show_previews([WrittenJob(document, folder)], "table", connection)
         return 0
+    if stdin or pty:
+        if detach:
+            raise Invalid(
+                "conflicts with --stdin and --pty", field="--detach", remedy="leave one of them out"
+            )
+        if pty and not sys.stdin.isatty():
+            raise Invalid("standard input is not a terminal", field="--pty", remedy="write --stdin")
+        return asyncio.run(_run_attached(connection, document, folder, command, pty=pty, quiet=quiet))
     return asyncio.run(
         _run(connection, document, folder, nodes=request.spec.nodes, detach=detach, quiet=quiet)
     )
+
+
+async def _run_attached(
+    connection: Connection,
+    document: dict[str, object],
+    folder: Path | None,
+    command: tuple[str, ...],
+    *,
+    pty: bool,
+    quiet: bool,
+) -> int:
+    async with open_client(connection) as client:
+        submitted = await client.submit(document_of(document), workdir=folder)
+        job = submitted.jobs[0]
+        watched = _Watched(client, job, nodes=1, quiet=quiet)
+        watched.say(f"{submitted.name} is {job}")
+        return await run_attached(client, job, command, tty=pty, say=watched.say)
 
 
 def _folder(workdir: Path | None, command: tuple[str, ...]) -> Path | None:
@@ -113,7 +145,10 @@ async def _run(
         client.transport.patience_s = LONG_PATIENCE_S
         watched = _Watched(client, job, nodes=nodes, quiet=quiet)
         watched.say(f"{submitted.name} is {job}")
-        return await watched.to_the_end()
+        code = await watched.to_the_end()
+        if is_given():
+            watched.say("standard input was not passed to the job: add --stdin")
+        return code
 
 
 class _Watched:

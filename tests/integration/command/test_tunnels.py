@@ -217,3 +217,32 @@ def test_a_port_is_reached_and_only_one_of_the_job(federation: Federation) -> No
         refused = piped(federation, b"", "port-forward", "--stdio", job, other)
         assert refused.returncode == 6
         assert f"nothing of the job listens on port {other}" in refused.stderr.decode()
+
+
+def test_run_passes_its_input_where_it_is_asked_to_and_else_says_that_it_does_not(
+    federation: Federation,
+) -> None:
+    ran = piped(federation, b"hi\n", "run", "-q", "-i", "--", "sh", "-c", "cat; echo wrong >&2; exit 3")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, b"hi\n", b"wrong\n")
+    ran = piped(federation, b"hi\n", "run", "--", "cat")
+    assert (ran.returncode, ran.stdout) == (0, b"")
+    assert b"standard input was not passed to the job: add --stdin" in ran.stderr
+
+
+def test_run_in_a_terminal(federation: Federation) -> None:
+    shell = Terminal(federation, "run", "-q", "-t", "--name", "shell", "--", "sh")
+    shell.type("test -t 0 && echo a-$((6 * 7))\n")
+    shell.sees("a-42")
+    shell.type("exit 5\n")
+    assert shell.code() == 5
+    assert "FAILED" in federation.run("show", "shell").stdout
+
+
+def test_a_run_whose_client_is_gone_ends(federation: Federation) -> None:
+    with federation.start(
+        "run", "-q", "-i", "--name", "left", "--", "sh", "-c", "echo in; sleep 600"
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "in\n"
+        client.send_signal(signal.SIGKILL)
+    assert federation.run("wait", "left").returncode == 129

@@ -1,0 +1,96 @@
+"""`run --stdin` and `run --pty`: a job whose command reads what is given here.
+
+The job itself only waits, and ends with the exit code of the command, which is run inside of it through a tunnel: so it is one mechanism at every
+runtime, and accounting, limits and cancelling are those of any job. When whoever gives the input has gone, the command is hung up on and the job
+ends; when nobody comes at all, it ends after a while. What passes is not in the job's log.
+"""
+
+import array
+import asyncio
+import fcntl
+import os
+import stat
+import sys
+import termios
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from federator.cli import terminal
+from federator.cli.exits import exit_of
+from federator.cli.tunnels import run_inside
+from federator.kernel.errors import FederatorError, Invalid
+from federator.model.jobs import TERMINAL, JobStatus
+from federator.wire import tunnel
+
+if TYPE_CHECKING:
+    from federator.client import AsyncClient
+
+_FIFO = "f=${TMPDIR:-/tmp}/federator-run-$FEDERATOR_PLACEMENT_ID\n"
+WAITING = f"""{_FIFO}umask 077; mkfifo "$f" || exit 74
+(sleep 120; echo late >"$f") & late=$!
+exec 3<"$f"; read -r first <&3; kill $late; rm -f "$f"
+[ "$first" = begun ] || {{ echo 'nobody gave this job its input' >&2; exit 125; }}
+read -r code <&3 || code=129
+exit "$code"
+"""
+"""What the job runs. It reads the code from whoever has opened the pipe; should that one be killed, the pipe ends."""
+INSIDE = f"""{_FIFO}n=0; until [ -p "$f" ]; do n=$((n + 1)); [ $n -lt 100 ] || exit 125; sleep 0.1; done
+trap : HUP INT QUIT TERM; exec 3>"$f"; echo begun >&3
+"$@" 3>&-; code=$?; echo $code >&3; exit $code
+"""
+"""What is run inside of it, before the command. It lives on to tell how the command ended."""
+
+
+def document_of(document: dict[str, object]) -> dict[str, object]:
+    """The job file of a job that waits for its command. Raises `Invalid` for a gang."""
+    if document.get("nodes", 1) != 1:
+        raise Invalid("a job of several nodes has no one input", field="--stdin", remedy="leave it out")
+    return {"name": _name(document), **document, "command": ["/bin/sh", "-c", WAITING]}
+
+
+def _name(document: dict[str, object]) -> object:
+    """The name that the job would have by its command."""
+    from federator.wire.jobfile import read_job
+
+    return read_job(document, now=0.0).spec.name
+
+
+async def run_attached(
+    client: "AsyncClient", job: str, command: tuple[str, ...], *, tty: bool, say: Callable[[str], None]
+) -> int:
+    """Wait until the job runs, run the command inside with what is given here, and answer the job's exit code. Whatever goes wrong, the job is cancelled."""
+    try:
+        async for event in client.events(job):
+            if event.text:
+                say(f"{event.status}: {event.text}")
+            if event.status == JobStatus.RUNNING or event.status in TERMINAL:
+                break
+        request = tunnel.Exec(
+            command=("/bin/sh", "-c", INSIDE, "sh", *command),
+            tty=tty,
+            term=os.environ.get("TERM", "") if tty else "",
+            size=terminal.size() if tty else tunnel.Size(),
+        )
+        if (await client.job(job)).job.status is JobStatus.RUNNING:
+            await run_inside(client, job, request)
+        ended = (await client.wait(job)).job
+    except (FederatorError, asyncio.CancelledError):
+        await client.cancel(job)
+        say(f"{job} is being cancelled")
+        raise
+    say(f"{ended.status}: {ended.because}")
+    return exit_of(ended)
+
+
+def is_given() -> bool:
+    """Whether something waits on standard input that nobody is going to read."""
+    try:
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+        if stat.S_ISREG(kind):
+            return os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR) < os.fstat(sys.stdin.fileno()).st_size
+        waiting = array.array("i", [0])
+        if stat.S_ISFIFO(kind):
+            fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, waiting)
+        return waiting[0] > 0
+    except (OSError, ValueError):
+        return False
