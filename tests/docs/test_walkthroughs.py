@@ -16,6 +16,7 @@ from tests.testbeds.ports import free_ports
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "readme": ("README.md",),
+    "skypilot": ("docs/howto/coming-from-skypilot.md",),
     "slurm": ("docs/howto/coming-from-slurm.md",),
     "tutorial": ("docs/tutorial/first-federation.md", "docs/tutorial/first-burst.md"),
 }
