@@ -1,4 +1,4 @@
-"""Fair shares of the dispatcher's time: what each person may ask for at once, and again and again.
+"""Rate limits of the HTTP API, one token bucket per person.
 
 Each route has a cost. Everybody has a store of it that refills; who has used it up waits, and nobody else does.
 """

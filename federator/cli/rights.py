@@ -1,4 +1,4 @@
-"""Rights as people read them."""
+"""Words for what a person may do in a queue, for `whoami` and lists of queues."""
 
 from federator.cli.phrases import NONE, usd
 from federator.wire.rights import QueueRights

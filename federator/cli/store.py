@@ -1,4 +1,4 @@
-"""The store itself: what is done to it while no dispatcher runs."""
+"""`store`: what an operator does to the store while no dispatcher runs, such as adopting a restored backup."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where data lies and what moving it takes, as policies register it: the part of the closed vocabulary that is about bytes.
+"""Policy rules about data: datasets with their replicas, links between places, and the time and price of moving bytes over them.
 
 What a record means is said here once, for planning and for the checker that does not trust planning: which dataset an address belongs
 to, which link leads from one place to another, and whether data is of a certain kind. What follows for a job is computed by each itself.

@@ -1,4 +1,4 @@
-"""The work of a simulation: what each job asks for, what it says of itself, and what only the simulator knows.
+"""Jobs of a simulated trace: the request of each, its user's estimate, and its true run time, which only the simulator knows.
 
 The dispatcher is told what a user would tell it. How long a job really runs is known here alone, and the simulated ranks ask for it.
 """

@@ -1,4 +1,4 @@
-"""When expiring keys are due.
+"""Expiry of keys in the embedded stores: which keys' time to live is over.
 
 Why so: deadlines are kept in memory, on the boot clock, because wall clocks jump and a key that went early would let a
 second leader in. A store that is opened again therefore gives each of its expiring keys its whole time once more: later

@@ -1,4 +1,4 @@
-"""Rentals that wait for a person, or of which a policy only tells: written down once, when they are first proposed, and approved here."""
+"""Approval of rentals: one that a policy lets only a person decide, or only suggests, is recorded as a proposal and approved here."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Which bytes are still named by a record, and dropping the others once nobody has used them for long enough."""
+"""Garbage collection of blobs: those that no record names any more are deleted after a grace period."""
 
 import asyncio
 from functools import partial

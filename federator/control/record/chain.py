@@ -1,4 +1,4 @@
-"""Links the lines of the ledger, a moment after they are written: see `federator.model.ledger`.
+"""The audit ledger's hash chain: lines are sealed a moment after they are written, so that a change shows (`federator.model.ledger`).
 
 Only the leader does, in transactions of its term that compare the chain's state: of two that believe to lead one wins, and the other's seal is not written.
 Lines that were committed when a leader fell are found by its successor, near the end of the ledger. What is sealed is what was committed, not what the store

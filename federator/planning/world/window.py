@@ -28,7 +28,6 @@ from federator.planning.kernels.tables import MOST_ALIKE
 from federator.planning.places.candidates import CPU_ONLY_SIZE
 from federator.planning.rules.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
-from federator.planning.world.budget import Budget
 from federator.planning.world.line import Eligible, Line
 from federator.planning.world.outlook import NOTHING, OutlookArrays, Plan, RestOfLine
 from federator.planning.world.problem import BAND, weighted
@@ -135,13 +134,13 @@ class _Choice:
         first = np.flatnonzero(self.nth < self.startable + MARGIN)
         plan = None if known is None else self._plan(known)
         if plan is None:
-            budget = Budget(self.klass, evaluations, MOST_JOBS)
+            budget = _Limits(self.klass, evaluations, MOST_JOBS)
             budget.add(first, share=0.4)
             for part in (self._heads(), self._pressing(), self._backfill()):
                 budget.add(part, share=0.2)
             budget.add(first, share=1.0)
         else:
-            budget = Budget(self.klass, PLANNED * evaluations, MOST_JOBS)
+            budget = _Limits(self.klass, PLANNED * evaluations, MOST_JOBS)
             budget.add(np.arange(min(1, len(self.line))), share=1.0)
             budget.add(first, share=FIRST_SHARE)
             budget.add(self._soonest(plan), share=1.0)
@@ -325,3 +324,39 @@ def _nth(words: Ints) -> Ints:
     nth = np.empty(len(words), dtype=np.int64)
     nth[by_word] = np.arange(len(words)) - np.repeat(starts, lengths)
     return nth
+
+
+class _Limits:
+    """Fills a window part by part, counting jobs and classes. `inside` is by place in the order."""
+
+    def __init__(self, klass: Ints, evaluations: int, most_jobs: int) -> None:
+        """`klass` of every job, by number; so many jobs times classes may be taken, and so many jobs."""
+        self._most_jobs = most_jobs
+        self._evaluations = evaluations
+        self.inside = np.zeros(len(klass), dtype=bool)
+        self._klass = klass
+        self._known = np.zeros(int(klass.max()) + 1, dtype=bool)
+        self._jobs = 0
+
+    def within(self, evaluations: int) -> None:
+        """From now on, take only what fits this limit."""
+        self._evaluations = evaluations
+
+    def add(self, part: Ints, *, share: float) -> None:
+        """Take from the front of the part what fits that share of the limits, and the limits beside what is inside already."""
+        part = part[~self.inside[part]][: int(share * self._most_jobs)]
+        klass = self._klass[part]
+        fresh = np.zeros(len(part), dtype=bool)
+        fresh[np.unique(klass, return_index=True)[1]] = True
+        jobs = np.arange(1, len(part) + 1)
+        alone = jobs * np.cumsum(fresh) <= share * share * self._evaluations
+        classes = int(self._known.sum()) + np.cumsum(fresh & ~self._known[klass])
+        fits = (
+            alone
+            & (self._jobs + jobs <= self._most_jobs)
+            & ((self._jobs + jobs) * classes <= self._evaluations)
+        )
+        taken = part[fits]
+        self.inside[taken] = True
+        self._known[self._klass[taken]] = True
+        self._jobs += len(taken)
