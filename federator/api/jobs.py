@@ -182,7 +182,14 @@ async def explain(call: Call) -> Explanation:
     """Why it waits, or why it runs where it does, and why not elsewhere."""
     found = await call.core.views.explain(call.job)
     core, sight = call.core, call.sight
-    ahead = ahead_of(core.records, core.turn, call.job, found, sight.job)
+    ahead = ahead_of(
+        core.records,
+        core.turn,
+        call.job,
+        found,
+        finish_at=lambda job: core.views.row(job).expected_finish_at,
+        may_see=sight.job,
+    )
     return msgspec.structs.replace(found, series=core.series.of_run(call.job), ahead=ahead)
 
 

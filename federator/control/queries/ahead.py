@@ -1,6 +1,8 @@
-"""Who is before a job that waits: what runs where it is to start, and ends by then; and what the plan starts there before it."""
+"""Who is before a job that waits: what runs where it is to start, and what the plan starts before it."""
 
+import math
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
 
 from federator.control.administration.visibility import ANOTHERS
 from federator.control.record.records import Records
@@ -12,42 +14,52 @@ SHOWN = 3
 OPEN = ("", "busy", "held")
 """Filters of pools that it may run in once others have left."""
 SLACK_S = 60.0
-"""What ends so soon after the forecast start is what it waits for, too."""
+"""A place where it would start so much later is none where it is to start."""
 
 
 def ahead_of(
-    records: Records, turn: Turn, job: Job, told: Explanation, may_see: Callable[[Job], bool]
+    records: Records,
+    turn: Turn,
+    job: Job,
+    told: Explanation,
+    *,
+    finish_at: Callable[[Job], float | None],
+    may_see: Callable[[Job], bool],
 ) -> tuple[Ahead, ...]:
-    """The largest first, at most `SHOWN` of each sort. Of others' jobs that may not be seen, no names."""
+    """At most `SHOWN` of each sort; of what runs, what should end first. `finish_at`: when that is. Of others' jobs that may not be seen, no names."""
     start_at = told.expected_start_at
     if job.status is not JobStatus.PENDING or start_at is None:
         return ()
-    pools = {(site.site, site.pool) for site in told.sites if site.filter in OPEN}
-    found = [*_running(records, pools, start_at), *_waiting(records, turn, job, start_at)]
+    places = [site for site in told.sites if site.filter in OPEN]
+    then = [site for site in places if site.start_at is not None and site.start_at <= start_at + SLACK_S]
+    pools = {(site.site, site.pool) for site in then or places}
+    found = [*_running(records, pools, finish_at), *_waiting(records, turn, job, start_at)]
     return tuple(_masked(each, owner, may_see) for each, owner in found)
 
 
-def _running(records: Records, pools: set[tuple[str, str]], start_at: float) -> Iterator[tuple[Ahead, Job]]:
+def _running(
+    records: Records, pools: set[tuple[str, str]], finish_at: Callable[[Job], float | None]
+) -> Iterator[tuple[Ahead, Job]]:
     placed = [
         (placement, records.jobs[placement.job])
         for placement in records.open_placements.values()
         if not placement.ended
         and (placement.site, placement.pool) in pools
         and placement.job in records.jobs
-        and (placement.expected_end_at or start_at) <= start_at + SLACK_S
+        and placement.gpus
     ]
-    for placement, holder in sorted(placed, key=lambda pair: -pair[0].gpus)[:SHOWN]:
-        yield (
-            Ahead(
-                job=holder.id,
-                name=holder.label,
-                owner=holder.owner,
-                gpus=placement.gpus,
-                site=placement.site,
-                until_at=placement.expected_end_at,
-            ),
-            holder,
+    first = nsmallest(SHOWN, placed, key=lambda pair: (pair[0].expected_end_at or math.inf, -pair[0].gpus))
+    for placement, holder in first:
+        until_at = finish_at(holder)
+        ahead = Ahead(
+            job=holder.id,
+            name=holder.label,
+            owner=holder.owner,
+            gpus=placement.gpus,
+            site=placement.site,
+            until_at=until_at,
         )
+        yield ahead, holder
 
 
 def _waiting(records: Records, turn: Turn, job: Job, start_at: float) -> Iterator[tuple[Ahead, Job]]:

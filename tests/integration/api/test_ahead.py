@@ -18,7 +18,7 @@ async def explained(rig: Rig, job: str, who: str) -> list[dict[str, Any]]:
 async def test_what_runs_and_what_waits_before_it(rig: Rig, by_team: bool) -> None:
     rig.world.core.visibility.by_team = by_team
     await rig.world.add_site("hall", gpus=4)
-    asks = {"resources": {"gpus": 4}, "estimate": "1h"}
+    asks = {"resources": {"gpus": 4}}
     hog = await rig.submit("ada", name="hog", **asks)
     await rig.world.turn()
     second = await rig.submit("ada", name="second", **asks)
