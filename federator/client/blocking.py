@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from federator.client import transport as shared
-from federator.client.transport import Answer, Request, Transport
+from federator.client.transport import BROKE, Answer, Request, Transport
 from federator.kernel.errors import NotSupported
 from federator.retry import Waiting
 
@@ -91,7 +91,10 @@ class BlockingTransport(Transport):
         except (OSError, http.client.HTTPException) as error:
             hung_up = isinstance(error, (http.client.RemoteDisconnected, http.client.BadStatusLine))
             why = (error.strerror or "").lower() if isinstance(error, OSError) else ""
-            raise self._lost(asked, error, why or str(error), hung_up=hung_up) from error
+            broke = isinstance(error, http.client.IncompleteRead)
+            raise self._lost(
+                asked, error, why or (BROKE if broke else str(error)), hung_up=hung_up
+            ) from error
 
     def _connected(self, asked: int) -> http.client.HTTPConnection:
         """A connection that is kept and still stands, or a new one."""

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 import aiohttp
 
 from federator.client import transport as shared
-from federator.client.transport import Answer, Request, Transport
+from federator.client.transport import BROKE, Answer, Request, Transport
 from federator.kernel.errors import Unavailable
 from federator.retry import Waiting
 
@@ -96,7 +96,8 @@ class PooledTransport(Transport):
             raise
         except (aiohttp.ClientError, TimeoutError, ConnectionError, ssl.SSLError) as error:
             number = error.errno if isinstance(error, aiohttp.ClientConnectorError) else 0
-            why = os.strerror(number).lower() if number and number > 0 else str(error)
+            broke = isinstance(error, aiohttp.ClientPayloadError)
+            why = os.strerror(number).lower() if number and number > 0 else BROKE if broke else str(error)
             hung_up = isinstance(error, aiohttp.ServerDisconnectedError)
             raise self._lost(asked, error, why, hung_up=hung_up) from error
 

@@ -52,6 +52,7 @@ ANSWER_S = 120.0
 """Longest silence of a server that has a request; followed streams are pinged or reopened well before."""
 ANSWER_BYTES = 2**28
 """Longest answer that is read as a whole; what is streamed has no limit here."""
+BROKE = "the connection broke in the middle of an answer"
 LINE_BYTES = 2**20
 """Longest line of a stream of lines."""
 

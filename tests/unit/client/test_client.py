@@ -312,3 +312,20 @@ def test_no_verb_is_missing_from_the_blocking_client() -> None:
         name for name in dir(AsyncClient) if not name.startswith("_") and callable(getattr(AsyncClient, name))
     }
     assert verbs - {"close", "now", "tunnel"} <= set(dir(Client)), "a tunnel goes both ways at once"
+
+
+async def test_an_answer_that_breaks_off_is_said_in_words(client: Verbs, fake: FakeDispatcher) -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"[")
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    fake.handle("GET /v1/sites", broken)
+    client.transport.patience_s = 0.0
+    with pytest.raises(
+        errors.Unavailable, match=r"the connection broke in the middle of an answer|connection reset"
+    ):
+        await client.sites()
