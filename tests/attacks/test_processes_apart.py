@@ -26,7 +26,7 @@ from federator_agent.local.confinement import Confinement
 from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.local.traces import processes
-from tests.contract.runtimes import factories_local_sandbox, factories_local_users
+from tests.contract.runtimes import factories_local_sandbox, factories_local_users, test_entering
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.support.waiting import until
 from tests.testbeds.required import need
@@ -396,7 +396,8 @@ def test_the_sandbox_of_an_ordinary_user_holds_as_well(tmp_path: Path) -> None:
         "sandbox and not ordinary",
         f"--basetemp={folder}/tests",
     ]
-    command = [*view, "--", *user, sys.executable, "-m", "pytest", *options, __file__]
+    files = [__file__, test_entering.__file__]
+    command = [*view, "--", *user, sys.executable, "-m", "pytest", *options, *files]
     environment = os.environ | {"HOME": str(folder), "HYPOTHESIS_STORAGE_DIRECTORY": str(folder)}
     try:
         done = subprocess.run(

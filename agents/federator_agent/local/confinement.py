@@ -33,6 +33,8 @@ GIVEN_DESCRIPTOR = 8
 """On which a rank is given its variables."""
 FIRST_NAMESPACE = 3
 """The first descriptor of those by which a command finds the namespaces of the rank that it joins."""
+OWNER = "owner"
+"""In place of a namespace of /proc: the user namespace that the others belong to."""
 _DOORS = (("mount", "mnt"), ("pid", "pid"), ("ipc", "ipc"))
 PR_SET_DUMPABLE = 4
 USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
@@ -195,7 +197,9 @@ class Confinement:
             f"--{word}=/proc/self/fd/{number}" for number, (word, _) in enumerate(self.doors, FIRST_NAMESPACE)
         ]
         keep = [] if account else ["--preserve-credentials"]
-        argv = [_program("nsenter"), *keep, *doors, "--"]
+        argv = []
+        for at_once in (doors[:-1], doors[-1:]) if self._nests else (doors,):
+            argv += [_program("nsenter"), *keep, *at_once, "--"]
         argv += [*(_as_user(account) or [_program("setpriv"), "--no-new-privs", "--"]), *lead, *go]
         closed = " ".join(
             f"{number}<&-" for number in range(FIRST_NAMESPACE, FIRST_NAMESPACE + len(self.doors))
@@ -208,8 +212,13 @@ class Confinement:
     def doors(self) -> tuple[tuple[str, str], ...]:
         """The namespaces of a rank: as nsenter has them, and as /proc does."""
         if self.mode is Mode.SANDBOX:
-            return (("user", "user"), *_DOORS, ("uts", "uts"))
+            return (("user", OWNER), *_DOORS, *((("user", "user"),) if self._nests else ()))
         return _DOORS if self.apart else ()
+
+    @property
+    def _nests(self) -> bool:
+        """Whether what runs is in a user namespace below that of its mounts: bubblewrap is root in the outer one, and in the inner one who it was."""
+        return self.mode is Mode.SANDBOX and os.geteuid() != 0
 
     def own(self, place: Place, *, fresh: bool = False) -> None:
         """Before anything of it runs: make its folders, and have them belong to its user. Walks all files. Raises `OSError`."""

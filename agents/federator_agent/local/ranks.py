@@ -18,7 +18,7 @@ from signal import SIGKILL, SIGTERM, Signals
 
 from federator.kernel.clock import Clock
 from federator_agent.local import cgroups, keyrings, traces
-from federator_agent.local.confinement import FIRST_NAMESPACE, GIVEN_DESCRIPTOR, Launch, exports
+from federator_agent.local.confinement import FIRST_NAMESPACE, GIVEN_DESCRIPTOR, OWNER, Launch, exports
 from federator_agent.local.memory import KILLED, LOOK_S, KillCount
 from federator_agent.local.traces import MARK, Shim
 from federator_agent.local.watchdog import ASKED, Fence
@@ -30,6 +30,8 @@ PACKAGES = Path(__file__).parents[2]
 SELF_FENCING = True
 """Ranks that are cut off for too long are ended even if the agent is dead: by the watchdog."""
 LOCK_DESCRIPTOR = 9
+NS_GET_USERNS = 0xB701
+"""Asks a namespace for the user namespace that owns it."""
 TICK_S = 0.01
 """Times of files may lag by a tick of the kernel. An end is put later by that, so that what came after a stop never seems before it."""
 _LOOK_AGAIN_S = 0.02
@@ -126,10 +128,7 @@ class LocalRanks:
             raise OSError("its processes are not there any more")
         mark, opened = {MARK: str(directory)}, []
         try:
-            for _, name in doors:
-                opened.append(
-                    _out_of_the_way(os.open(f"/proc/{holder}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC))
-                )
+            opened += [_namespace(holder, name) for _, name in doors]
             if traces.holder(directory) != holder:
                 raise OSError("its processes are not there any more")
             actions: list[keyrings.Action] = [(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in given]
@@ -319,6 +318,18 @@ def to_read(data: bytes) -> int:
         view = view[os.write(memory, view) :]
     os.lseek(memory, 0, os.SEEK_SET)
     return _out_of_the_way(memory)
+
+
+def _namespace(pid: int | None, name: str) -> int:
+    """A descriptor of a namespace of a process. Raises `OSError`."""
+    mounts = name == OWNER
+    found = os.open(f"/proc/{pid}/ns/{'mnt' if mounts else name}", os.O_RDONLY | os.O_CLOEXEC)
+    if not mounts:
+        return _out_of_the_way(found)
+    try:
+        return _out_of_the_way(fcntl.ioctl(found, NS_GET_USERNS))
+    finally:
+        os.close(found)
 
 
 def _out_of_the_way(descriptor: int) -> int:
