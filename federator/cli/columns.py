@@ -61,10 +61,12 @@ def _alike(one: str, other: str) -> int:
     return next(differ, min(len(one), len(other)))
 
 
-def job_columns(now: float, rows: Iterable[JobRow] = ()) -> tuple[Column[JobRow], ...]:
-    """Jobs. What matters to the owner first; the reason last, because it may be cut. The ids of `rows` are shortened, but for those of arrays, whose tasks have ids that begin alike."""
+def job_columns(
+    now: float, rows: Iterable[JobRow] = (), *, whole_ids: bool = False
+) -> tuple[Column[JobRow], ...]:
+    """Jobs. What matters to the owner first; the reason last, because it may be cut. Unless `whole_ids`, the ids of `rows` are shortened, but for those of arrays, whose tasks have ids that begin alike."""
     rows = tuple(rows)
-    short = short_ids(row.id for row in rows if not row.tasks)
+    short = {} if whole_ids else short_ids(row.id for row in rows if not row.tasks)
     sampled = any(row.used is not None and row.used.gpus_busy is not None for row in rows)
     return (
         Column("ID", lambda row: short.get(row.id, row.id)),

@@ -130,7 +130,7 @@ class Listing:
             show_csv(rows, self.fields() or JobRow.__struct_fields__)
         else:
             show_rows(
-                rows, self.chosen(job_columns(now, () if output == "wide" else rows)), output, empty="no jobs"
+                rows, self.chosen(job_columns(now, rows, whole_ids=output == "wide")), output, empty="no jobs"
             )
 
     async def drawn(
@@ -142,7 +142,7 @@ class Listing:
             client, which, min(limit or out.height, max(1, out.height - FRAME_LINES))
         )
         now = client.now()
-        columns = self.chosen(job_columns(now, () if output == "wide" else rows))
+        columns = self.chosen(job_columns(now, rows, whole_ids=output == "wide"))
         title = Text(f"{instant(now)}  {len(rows)} of {total} jobs", style="bold")
         return RichGroup(title, table(rows, columns, width=out.width, wide=output == "wide"))
 

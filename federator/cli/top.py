@@ -63,7 +63,9 @@ def draw(overview: Overview, width: int, rows: int) -> RenderableType:
     jobs = sorted(overview.jobs, key=_urgency)
     total = max(overview.jobs_total, len(jobs))
     shown = f"{min(room, len(jobs))} of {total}" if total > min(room, len(jobs)) else str(total)
-    parts += _section(f"Jobs ({shown})", jobs[:room], job_columns(overview.now), width)
+    parts += _section(
+        f"Jobs ({shown})", jobs[:room], job_columns(overview.now, jobs[:room], whole_ids=True), width
+    )
     return Group(*parts)
 
 

@@ -1,5 +1,7 @@
 """What jobs really use, as people read it."""
 
+import pytest
+
 from federator.model.placements import Used
 from federator.wire.http import JobPage
 from tests.support.fake_dispatcher import FakeDispatcher
@@ -43,3 +45,14 @@ def test_where_nothing_is_known_it_says_so(federator: Command, fake: FakeDispatc
     ran = federator("efficiency")
     assert (ran.code, ran.out) == (0, "")
     assert "nothing is known" in ran.err
+
+
+@pytest.mark.parametrize("output", ["table", "wide"])
+@pytest.mark.parametrize("known", [False, True])
+def test_lists_say_how_busy_gpus_are_where_that_is_known(
+    federator: Command, fake: FakeDispatcher, output: str, *, known: bool
+) -> None:
+    rows = (row(1), row(2, used=GOOD)) if known else (row(1),)
+    fake.answer("GET /v1/jobs", JobPage(rows, total=len(rows)))
+    out = federator("list", "-o", output).out
+    assert ("BUSY" in out, "90%" in out) == (known, known)
