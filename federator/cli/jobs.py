@@ -1,6 +1,7 @@
 """Verbs about jobs: submit, list, show, and what may be done to them."""
 
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -29,11 +30,12 @@ from federator.cli.output import (
     status,
     width,
 )
-from federator.cli.phrases import plain
+from federator.cli.phrases import moment_at, plain
 from federator.cli.sanitize import harmless
 from federator.cli.series import begun, series_to_list, show_below
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
+from federator.kernel.quantities import format_instant
 from federator.model.events import Event
 from federator.wire.http import (
     ActedOn,
@@ -312,7 +314,7 @@ def update(
     priority:
         0 to 100.
     deadline:
-        An instant such as 2026-12-01T08:00:00Z.
+        When it should be done: 2h from now, 18:00 here, or 2026-12-01T08:00:00Z.
     queue:
         Path of another queue.
     max_cost:
@@ -322,6 +324,8 @@ def update(
     value:
         What meeting the deadline is worth, such as '200 USD'.
     """
+    if deadline not in (None, "none"):
+        deadline = format_instant(moment_at(deadline, "--deadline", time.time(), ahead=True))
     patch = JobPatch(priority, deadline, queue, max_cost, max_duration, value)
     changed = {key: new for key, new in msgspec.structs.asdict(patch).items() if new is not None}
     if not changed:

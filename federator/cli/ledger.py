@@ -1,6 +1,7 @@
 """The ledger: who did what, what was used, what it cost – and whether it still says what it said."""
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ from cyclopts import App, Parameter
 from federator.cli.columns import ledger_columns
 from federator.cli.exits import FAILED, OK
 from federator.cli.output import ListOutput, show_rows
-from federator.cli.phrases import instant_at
+from federator.cli.phrases import moment_at
 from federator.cli.sanitize import harmless
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -62,7 +63,7 @@ def ledger(
     """
     if limit < 1:
         raise Invalid("must be at least 1", field="--limit", remedy="write --all for all")
-    since_at = instant_at(since, "--since") if since else None
+    since_at = moment_at(since, "--since", time.time()) if since else None
 
     async def collect(client: "Verbs") -> list[LedgerEntry]:
         found: list[LedgerEntry] = []

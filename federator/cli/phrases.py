@@ -3,9 +3,10 @@
 from datetime import datetime
 
 from federator.kernel.errors import Invalid
-from federator.kernel.quantities import format_duration, parse_duration_s, parse_instant
+from federator.kernel.quantities import format_duration, parse_duration_s
 
 NONE = "-"
+DAY_S = 86_400.0
 
 
 def ago(at: float | None, now: float) -> str:
@@ -87,21 +88,20 @@ def _coarse(seconds: float) -> float:
     return round(seconds / step) * step if size >= 1 else seconds
 
 
-def instant_at(text: str, option: str) -> float:
-    """What a person has written for an option that takes an instant, in seconds since the epoch. Raises `Invalid`."""
+def moment_at(text: str, option: str, now: float, *, ahead: bool = False) -> float:
+    """What a person wrote for an option that takes an instant, in seconds since the epoch: how long ago (`ahead`: from now), as `2h`; `18:00` or `2026-12-01T08:00` by the local clock; or with a zone. Raises `Invalid`."""
     try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise Invalid(str(error), field=option) from None
-
-
-def moment_at(text: str, option: str, now: float) -> float:
-    """The same, or how long ago: `2h`. Raises `Invalid`."""
-    try:
-        return now - parse_duration_s(text)
+        away_s = parse_duration_s(text)
     except ValueError:
         pass
+    else:
+        return now + away_s if ahead else now - away_s
+    from federator.cli.sbatch_values import deadline_of
+
     try:
-        return parse_instant(text)
+        at = datetime.fromisoformat(deadline_of(text, datetime.fromtimestamp(now).astimezone())).timestamp()
     except ValueError as error:
-        raise Invalid(str(error), field=option, remedy="or how long ago, such as 2h") from None
+        how = "from now" if ahead else "ago"
+        raise Invalid(str(error), field=option, remedy=f"or how long {how}, such as 2h") from None
+    only_a_clock = len(text.strip()) <= len("18:00:00")
+    return at - DAY_S if only_a_clock and not ahead and at > now else at

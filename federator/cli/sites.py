@@ -1,5 +1,6 @@
 """Sites: what they have, and taking them out of use."""
 
+import time
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -18,7 +19,7 @@ from federator.cli.columns import (
 )
 from federator.cli.layout import table
 from federator.cli.output import ListOutput, Output, facts, show, show_data, show_rows, status, width
-from federator.cli.phrases import NONE, counted, duration, instant_at, plain, when
+from federator.cli.phrases import NONE, counted, duration, moment_at, plain, when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 
@@ -189,8 +190,8 @@ def statement(
     until:
         Up to this instant; without it, now.
     """
-    since_at = instant_at(since, "--since") if since else 0.0
-    until_at = instant_at(until, "--until") if until else None
+    since_at = moment_at(since, "--since", time.time()) if since else 0.0
+    until_at = moment_at(until, "--until", time.time()) if until else None
     rows, _ = ask(connection, lambda client: client.statement(site, since=since_at, until=until_at))
     show_rows(rows, statement_columns(), output, empty="nothing was used there in that time")
 

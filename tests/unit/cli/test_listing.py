@@ -14,7 +14,8 @@ from rich.console import Console
 
 from federator.cli.columns import job_columns, short_ids
 from federator.cli.layout import table
-from federator.cli.phrases import when_exactly
+from federator.cli.phrases import moment_at, when_exactly
+from federator.kernel.errors import Invalid
 from federator.wire.http import JobPage
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.support.waiting import PATIENCE_S
@@ -132,3 +133,17 @@ def test_completion_is_installed_and_completes(
     script = "source ~/.bashrc; f=$(complete -p federator | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_WORDS=(federator list --so); COMP_CWORD=2; $f; echo $COMPREPLY"
     completed = subprocess.run(["bash", "-c", script], env=dict(os.environ), capture_output=True, text=True, timeout=PATIENCE_S, check=False)  # fmt: skip
     assert completed.stdout.strip() == "--sort", completed.stderr
+
+
+@pytest.mark.usefixtures("berlin")
+def test_instants_are_written_in_the_same_forms_everywhere() -> None:
+    """It is 10:53:20 in Berlin."""
+    assert moment_at("2h", "--since", NOW) == NOW - 7200
+    assert moment_at("2h", "--deadline", NOW, ahead=True) == NOW + 7200
+    assert moment_at("10:00", "--since", NOW) == NOW - 3200
+    assert moment_at("11:00", "--since", NOW) == NOW + 400 - 86_400
+    assert moment_at("11:00", "--deadline", NOW, ahead=True) == NOW + 400
+    assert moment_at("2025-10-09T10:53:20", "--since", NOW) == NOW
+    assert moment_at("2025-10-09T08:53:20Z", "--since", NOW) == NOW
+    with pytest.raises(Invalid, match="or how long ago, such as 2h"):
+        moment_at("yesterday", "--since", NOW)
