@@ -176,3 +176,15 @@ def test_the_blocking_sdk_too(federation: Federation) -> None:
     )
     with Client(address, token) as client:
         assert [site.name for site in client.sites()] == ["north"]
+
+
+def test_a_model_that_nobody_has_is_said_at_once(federation: Federation, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: typo\nrun: x\nresources: {gpus: 'A1000:1'}\n")
+    ran = federation.run("submit", str(file))
+    assert (ran.returncode, ran.stderr.startswith("note: no site has A1000; A100 would ")) == (0, True), (
+        ran.stderr
+    )
+    assert federation.run("cancel", "typo").returncode == 0
+    file.write_text("name: fine\nrun: 'true'\nresources: {gpus: 'A100:1'}\n")
+    assert "note" not in federation.run("submit", str(file)).stderr
