@@ -17,7 +17,7 @@ from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
 from federator.api.exchange import Call
 from federator.api.problems import STARTED
 from federator.control.administration.tunnels import Target
-from federator.kernel.errors import FederatorError, Invalid, NotFound, TooMany, Unavailable
+from federator.kernel.errors import FederatorError, Invalid, NotFound, TooMany, Transient, Unavailable
 from federator.settings import LimitSettings
 from federator.telemetry import METRICS
 from federator.wire import link, tunnel
@@ -191,9 +191,9 @@ async def enter(call: Call) -> web.StreamResponse:
             async with core.tunnels.accounted(call.caller, target, request) as account:
                 made = await _dialled(call, tunnels, target, request)
                 account.how, told = await _coupled(tunnels, made, client)
-            end = None if told else tunnel.End(error=account.how)
+            end = None if told else tunnel.End(error=account.how, lost=True)
         except FederatorError as error:
-            end = tunnel.End(error=error.describe())
+            end = tunnel.End(error=error.describe(), lost=isinstance(error, Transient))
         await _finish(client, end)
     return client
 

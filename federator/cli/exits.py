@@ -41,11 +41,11 @@ EXITS: dict[type[FederatorError], int] = {
 """By the nearest class above an error's own."""
 
 MEANINGS = {
-    OK: "It worked; for `run` and `wait`: the job succeeded.",
+    OK: "It worked; for `run` and `wait`: the job succeeded; for `exec`: so did the command, whose own exit code it ends with.",
     FAILED: "A fault of Federator itself; `policy validate`, `diff`, `apply`, `rollback` and `replay`: the set was read and is refused, and nothing has changed; `decisions replay`: the plan differs.",
     USAGE: "Something in what was written is wrong: an option, a job file, a file that cannot be read or is no YAML.",
     NOT_FOUND: "No job, site or decision of that name.",
-    UNREACHABLE: "The dispatcher cannot be reached, or asks to come back later.",
+    UNREACHABLE: "The dispatcher cannot be reached, or asks to come back later; `exec`, `port-forward`: the connection to the job was lost.",
     FORBIDDEN: "No valid token, or one whose role does not allow this.",
     CONFLICT: "The state does not allow this any more, or a client id was used for another job.",
     TIMED_OUT: "`wait --timeout` ran out, or the job reached its max_duration.",

@@ -124,8 +124,12 @@ async def _show(inside: "Tunnel") -> int:
             end = tunnel.read_end(bytes((channel,)) + data)
             if end.exit_code is not None:
                 return end.exit_code
-            raise Conflict(end.error or "it ended without an exit code")
+            raise _fault(end.error or "it ended without an exit code", lost=end.lost)
     raise Unavailable("the connection to the job was lost")
+
+
+def _fault(said: str, *, lost: bool) -> FederatorError:
+    return Unavailable(said) if lost else Conflict(said)
 
 
 class Pair(NamedTuple):
@@ -229,7 +233,7 @@ async def _couple(inside: "Tunnel", reader: asyncio.StreamReader, writer: asynci
             elif channel == tunnel.END:
                 end = tunnel.read_end(bytes((channel,)) + data)
                 if end.error:
-                    raise Conflict(end.error)
+                    raise _fault(end.error, lost=end.lost)
     except ConnectionError:
         return  # whoever has asked here has left
     finally:
@@ -253,8 +257,10 @@ async def _pipe(connection: Connection, job: str, request: tunnel.Forward, rank:
                 if channel == tunnel.STDOUT:
                     sys.stdout.buffer.write(data)
                     sys.stdout.buffer.flush()
-                elif channel == tunnel.END and (error := tunnel.read_end(bytes((channel,)) + data).error):
-                    raise Conflict(error)
+                elif channel == tunnel.END:
+                    end = tunnel.read_end(bytes((channel,)) + data)
+                    if end.error:
+                        raise _fault(end.error, lost=end.lost)
         finally:
             typing.cancel()
             await asyncio.gather(typing, return_exceptions=True)

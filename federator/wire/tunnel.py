@@ -63,6 +63,8 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True):
 
     exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
     error: str = ""
+    lost: bool = False
+    """The tunnel broke, or could not be made just now: trying again may help."""
 
 
 _request: Reader[Request] = Reader(Request)

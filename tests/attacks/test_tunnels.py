@@ -285,7 +285,7 @@ async def test_when_the_agent_is_lost_it_is_said_and_when_the_person_is_the_agen
 async def test_a_stopping_dispatcher_says_so(rig: Rig, agent: HttpAgent, job: str) -> None:
     async with coupled(rig, agent, job) as (person, _):
         stopping = asyncio.ensure_future(rig.client.server.close())
-        assert (await end(person)).error == "the dispatcher stops"
+        assert await end(person) == tunnel.End(error="the dispatcher stops", lost=True)
         await stopping
 
 
