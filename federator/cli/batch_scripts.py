@@ -17,6 +17,7 @@ from federator.wire.yamltext import Document
 
 SUFFIXES = (".sbatch", ".slurm", ".bsub", ".lsf")
 SHELLS = ("sh", "bash", "zsh", "ksh", "dash")
+LAUNCHERS = frozenset({"srun", "mpirun", "jsrun", "blaunch"})
 MOST_LINES = 10_000
 SAME_AS = {
     "SLURM_ARRAY_TASK_ID": "FEDERATOR_ARRAY_INDEX",
@@ -343,13 +344,15 @@ def _body(job: _Job, first: str, text: str) -> None:
     if shell not in SHELLS:
         job.put("command", [shell, *words[1:], "-c", text])
         return
-    wanted = [name for name in SAME_AS if re.search(rf"\b{name}\b", text)]
+    named = set(re.findall(r"\w+", text))
+    wanted = [name for name in SAME_AS if name in named]
     prelude = "".join(f'export {name}="${SAME_AS[name]}"\n' for name in wanted)
-    if re.search(r"^\s*(srun|mpirun|jsrun|blaunch)\b", text, re.MULTILINE):
+    commands = {line.split(maxsplit=1)[0] for line in text.splitlines() if line.strip()}
+    if commands & LAUNCHERS:
         job.notes.append(
             "the script starts its work with srun or its like, which a site may lack, or which may find no allocation: write the command itself"
         )
-    if re.search(r"^\s*(module|ml)\s", text, re.MULTILINE):
+    if commands & {"module", "ml"}:
         job.notes.append(
             "the script loads modules, which not every site has: name an image, or set up in the script"
         )
@@ -362,7 +365,7 @@ def _body(job: _Job, first: str, text: str) -> None:
 def _file_beside(path: Path, text: str) -> str:
     """A file beside the script that the script names."""
     folder = path.parent
-    names = dict.fromkeys(re.findall(r"(?<![\w/.-])[\w.-][\w./-]*", text))
+    names = (name for name in dict.fromkeys(re.findall(r"[\w./-]+", text)) if not name.startswith("/"))
     return next(
         (name for name in names if ".." not in name and name != path.name and (folder / name).is_file()), ""
     )

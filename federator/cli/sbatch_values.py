@@ -75,7 +75,7 @@ def gpus_of(asked: Mapping[str, str], nodes: int, tasks: int) -> Gpus | None:
 
 
 def _gpus(text: str) -> Gpus:
-    parts = [part for part in re.sub(r"\(.*?\)", "", text).split(":") if part not in ("gpu", "")]
+    parts = [part for part in re.sub(r"\([^()]*\)", "", text).split(":") if part not in ("gpu", "")]
     count = int(parts.pop()) if parts and parts[-1].isdigit() else 1
     if len(parts) > 1:
         raise ValueError(f"{text[:40]!r} is not a number of GPUs; write for example gpu:a100:4")

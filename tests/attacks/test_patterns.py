@@ -21,7 +21,8 @@ FROM_EACH_PLACE = {"search", "sub", "subn", "split", "findall", "finditer"}
 FROM_THE_START = {"match", "fullmatch"}
 FLAGS = {"DOTALL", "IGNORECASE", "MULTILINE", "VERBOSE", "ASCII"}
 BUILT = {
-    "agents/federator_agent/globs.py": "made by fnmatch, which writes each star so that it is not gone back to"
+    "agents/federator_agent/globs.py": "made by fnmatch, which writes each star so that it is not gone back to",
+    "federator/cli/log_lines.py": "written by whoever runs the command, who alone waits for it",
 }
 """Where a pattern is put together as the program runs, and why that is no way in."""
 

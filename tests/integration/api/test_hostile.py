@@ -13,6 +13,7 @@ from federator.api.routes import ROUTES
 from federator.api.table import Gate, Route
 from federator.control.record.leadership import LEADER_KEY
 from federator.model.identity import Role
+from federator.model.rights import MAY_EXEC
 from federator.ports import Put, Transaction
 from federator.settings import ConnectionSettings, LimitSettings
 from federator.wire import link
@@ -41,7 +42,8 @@ def let_in(route: Route, who: str) -> bool:
         return False
     role = ROLES[who]
     if route.gate is Gate.JOB:
-        return who == "ada" or role in (Role.PLATFORM, Role.ADMIN)
+        others = role in (Role.PLATFORM, Role.ADMIN) and route.allows != MAY_EXEC
+        return who == "ada" or others
     return not route.roles or role is Role.ADMIN or role in route.roles
 
 
@@ -56,7 +58,7 @@ class Doors:
 
     async def ask(self, route: Route, who: str) -> Answer:
         """The route, with a body that no handler accepts: what the gate lets in goes no further than its handler's first check."""
-        values = {"{hash}": "0" * 64, "{rank}": "0", "{placement}": "plc-none", "{id}": self.job, "{name}": "north", "{member}": "nobody"}  # fmt: skip
+        values = {"{tunnel}": "none", "{hash}": "0" * 64, "{rank}": "0", "{placement}": "plc-none", "{id}": self.job, "{name}": "north", "{member}": "nobody"}  # fmt: skip
         path = route.path
         for part, value in values.items():
             path = path.replace(part, value)
