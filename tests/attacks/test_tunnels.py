@@ -168,6 +168,12 @@ async def test_an_older_agent_is_asked_nothing(rig: Rig) -> None:
     assert (await rig.ask("GET", f"/v1/jobs/{placement.job}/tunnel")).status == 503
 
 
+async def test_nobody_but_the_owner_is_let_in_whatever_the_role(rig: Rig, agent: HttpAgent, job: str) -> None:
+    for who in ("bob", "sam", "pat", "root"):
+        answer = await rig.ask("GET", f"/v1/jobs/{job}/tunnel", who)
+        assert (answer.status, answer.problem["remedy"]) == (403, "ask them")
+
+
 async def test_what_does_not_run_and_ranks_that_are_not_there(rig: Rig, agent: HttpAgent, job: str) -> None:
     assert (await rig.ask("GET", f"/v1/jobs/{job}/tunnel?rank=1")).problem["field"] == "?rank"
     assert (await rig.ask("GET", f"/v1/jobs/{job}/tunnel?rank=-1")).status == 400
