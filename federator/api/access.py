@@ -53,7 +53,7 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
             require_no_series(call.about, call.path("id"))
     if route.gate is Gate.JOB:
         if not call.relations & route.allows:
-            raise not_yours(call.job)
+            raise not_yours(call.job, only_owner=route.allows == {Relation.OWNER})
         _only_while(request, lambda: bool(_relations(call) & route.allows))
     return call
 
@@ -121,8 +121,12 @@ def relations(core: Core, caller: Caller, job: Job) -> frozenset[Relation]:
     return core.authority.now.relations(caller, job, site)
 
 
-def not_yours(job: Job) -> Forbidden:
-    """The refusal: all others only see that it is there."""
+def not_yours(job: Job, *, only_owner: bool = False) -> Forbidden:
+    """The refusal: all others only see that it is there. `only_owner`: no administrator may either."""
+    if only_owner:
+        return Forbidden(
+            f"{job.name} belongs to {job.owner}, and only its owner may do this", remedy="ask them"
+        )
     return Forbidden(
         f"{job.name} belongs to {job.owner}",
         remedy=f"ask them, an administrator of queue {job.queue}, or a user with the role platform",
