@@ -11,10 +11,13 @@ import pytest
 
 from federator.model.jobs import JobStatus
 from federator.model.sites import Member, Site, SiteKind
+from federator.settings import NotificationSettings
 from federator.wire.jobfile import JobFile, read_job
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
+from tests.support.waiting import until
+from tests.unit.control.test_notifications import Post, told
 
 AT_SITES = {"run", "command", "workdir", "setup", "outputs"}
 POLICIES = """
@@ -289,6 +292,17 @@ async def _deadline() -> bool:
     return world.job(job).deadline_at is not None and await first_of({"deadline": "2026-01-01T00:00:00Z"}, {})
 
 
+async def _notify() -> bool:
+    post = Post()
+    world = await make_world(notifications=NotificationSettings(gather_s=0.0), reach=post.reach)
+    world.core.records.subscribe(world.core.notifications.note)
+    async with told(world):
+        await world.core.intake.cancel(ADA, await world.submit())
+        await world.core.intake.cancel(ADA, job := await world.submit(notify=["end"]))
+        await until(lambda: world.job(job).notified != ())
+    return [message.job for message in post.messages] == [job]
+
+
 CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "name": _name,
     "queue": lambda: _differs(status(queue="capped", resources={"gpus": 1}), status(resources={"gpus": 1})),
@@ -313,6 +327,7 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "max_cost": lambda: _differs(rents(), rents(max_cost="5 USD")),
     "spot_policy": lambda: _differs(rents(), rents(spot_policy="spot")),
     "patience": _patience,
+    "notify": _notify,
     "checkpoint": _checkpoint,
     "retry": _retry,
     "on_disconnect": _on_disconnect,
