@@ -139,17 +139,32 @@ async def requeue(call: Call) -> JobDetail:
 async def act(call: Call) -> list[ActedOn]:
     """Do it to all jobs that are named, once it is known that all of them may be changed by the caller."""
     action = await call.body(JobAction)
-    meant = [(name, call.core.views.find_jobs(call.caller, name)) for name in action.jobs]
-    for name, jobs in meant:
-        for job in {(each.owner, each.queue, each.team, each.placement): each for each in jobs}.values():
-            require_no_series(job, name)
-            if not relations(call.core, call.caller, job) & MAY_CHANGE:
-                raise not_yours(job)
     if (action.patch is None) is (action.verb == "update"):
         raise Invalid(
             "goes with update, and with nothing else", field="$.patch", remedy="write what to change"
         )
+    meant = await _meant(call, action)
     return [await _act_on(call, action, name, jobs) for name, jobs in meant]
+
+
+async def _meant(call: Call, action: JobAction) -> list[tuple[str, list[Job]]]:
+    """The jobs of each entry, all of them the caller's to change so; others have their turn after every entry."""
+    meant, most = list[tuple[str, list[Job]]](), call.core.settings.limits.batch_jobs
+    for name in dict.fromkeys(action.jobs):
+        jobs = call.core.views.find_jobs(call.caller, name)
+        if sum(len(each) for _, each in meant) + len(jobs) > most:
+            raise TooMany(
+                f"these entries mean over {most} jobs (limits.batch_jobs)",
+                remedy="name the rest in another request",
+            )
+        for job in {(each.owner, each.queue, each.team, each.placement): each for each in jobs}.values():
+            require_no_series(job, name)
+            if not relations(call.core, call.caller, job) & MAY_CHANGE:
+                raise not_yours(job)
+        call.core.intake.check(call.caller, action, jobs)
+        meant.append((name, jobs))
+        await asyncio.sleep(0)
+    return meant
 
 
 async def _act_on(call: Call, action: JobAction, name: str, jobs: list[Job]) -> ActedOn:
@@ -172,6 +187,8 @@ async def rerun(call: Call) -> Submitted:
     asked, now = await call.body(Rerun), call.core.clock.now()
     jobs = call.core.views.find_jobs(call.caller, asked.job)
     request = request_again(call.core.records, call.caller, jobs, failed=asked.failed, now=now)
+    if not call.core.notifications.reachable(call.caller.name):
+        request = msgspec.structs.replace(request, notify=())
     client_id = _client_id(call.request.headers.get("Idempotency-Key"), request)
     return await call.core.intake.submit(
         call.caller, request, client_id=client_id, body_hash=_hash(msgspec.to_builtins(asked))

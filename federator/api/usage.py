@@ -45,7 +45,7 @@ async def usage(call: Call) -> UsageReport:
     lines = call.core.views.ledger_lines(since=since)
     await add_lines(sums, lines, team_of, counts.line, until)
     shown = records.index.of_cells(lambda cell: counts.group(cell[0], cell[1], cell[3], ""))
-    jobs = (records.jobs[name] for name in list(shown) if name in records.jobs)
+    jobs = (records.jobs[name] for name in list(shown.ids()) if name in records.jobs)
     await add_jobs(sums, jobs, records.placements, since, until)
     return sums.report(whose=counts.whose, since=since, until=min(until, now))
 

@@ -20,7 +20,7 @@ def first_to_tell(records: Records, array: str) -> Job:
     status = (
         JobStatus.PENDING if JobStatus.PENDING in counts else next(each for each in ORDER if each in counts)
     )
-    return records.jobs[records.index.tasks(array, status)[0]]
+    return records.jobs[min(ids[0] for ids in records.index.tasks(array, status))]
 
 
 def as_array(row: JobRow, records: Records, array: str) -> JobRow:

@@ -181,10 +181,9 @@ class JobIndex:
             counts[status] = counts.get(status, 0) + len(ids)
         return counts
 
-    def tasks(self, array: str, status: JobStatus) -> list[str]:
-        """Ids of the tasks in that status, in order."""
-        found = [ids for (_, _, each, _), ids in self._tasks.get(array, {}).items() if each is status]
-        return found[0] if len(found) == 1 else list(merge(*found))
+    def tasks(self, array: str, status: JobStatus) -> list[list[str]]:
+        """Ids of the tasks in that status, in order within each cell: no list is made of all of them."""
+        return [ids for (_, _, each, _), ids in self._tasks.get(array, {}).items() if each is status]
 
     def more_tasks(self, wanted: Callable[[CellKey], bool]) -> int:
         """How many jobs of some cells are tasks of an array beside its first there."""
@@ -197,13 +196,14 @@ class JobIndex:
         """Whether a task that waits may not start, because as many of its array as may run at once do, or come before it."""
         if job.at_once is None or job.array is None:
             return False
-        return bisect_left(self.tasks(job.array, JobStatus.PENDING), job.id) >= self._room(job)
+        before = sum(bisect_left(ids, job.id) for ids in self.tasks(job.array, JobStatus.PENDING))
+        return before >= self._room(job)
 
     def near_limit(self, job: Job, changed: int) -> list[str]:
         """Tasks of which `over_limit` may be another once so many tasks of its array have changed."""
         room = self._room(job)
-        waiting = self.tasks(job.array or "", JobStatus.PENDING)
-        return waiting[max(0, room - changed) : max(0, room) + changed]
+        waiting = merge(*self.tasks(job.array or "", JobStatus.PENDING))
+        return list(islice(waiting, max(0, room - changed), max(0, room) + changed))
 
     def _room(self, job: Job) -> int:
         """How many more tasks of its array may start."""

@@ -146,6 +146,10 @@ class Intake:
         """Let a held job wait for its turn again."""
         return await self._act(caller, JobAction("release", (job_id,)), job_id)
 
+    def check(self, caller: Caller, action: JobAction, jobs: Sequence[Job]) -> None:
+        """Raises what a patch meets at any of these jobs, before one is changed: `Invalid` and `Forbidden`."""
+        self._verbs.check(caller, action, jobs)
+
     async def act(self, caller: Caller, action: JobAction, jobs: Sequence[str]) -> Acted:
         """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
         return await act_on_many(self._records, self._verbs, caller, action, jobs)

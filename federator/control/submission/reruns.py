@@ -46,4 +46,5 @@ def request_again(
         max_duration_s=job.max_duration_s,
         array=tuple(sorted(each.array_index for each in wanted if each.array_index is not None)),
         at_once=job.at_once,
+        notify=job.notify,
     )

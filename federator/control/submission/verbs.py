@@ -64,6 +64,14 @@ class Verbs:
             return partial(self._update, action.patch or JobPatch())
         return self._each[action.verb]
 
+    def check(self, caller: Caller, action: JobAction, jobs: Sequence[Job]) -> None:
+        """Raises `Invalid` and `Forbidden` where a patch suits one of these jobs not; tasks that ask for the same are looked at once."""
+        if action.patch is None:
+            return
+        now = self._event_writer.clock.now()
+        for job in {(each.spec_hash, *_claims(each)): each for each in jobs if not each.terminal}.values():
+            patched(job, action.patch, self._authority(), caller, now)
+
     def write(
         self, changes: Changes, caller: Caller, action: JobAction, jobs: Sequence[Job]
     ) -> list[Conflict]:
@@ -165,6 +173,14 @@ class Verbs:
             self._event_writer.job(
                 changes, job, then, because, outcome=outcome, placement=None, pause_for=None
             )
+
+
+def _claims(job: Job) -> tuple[object, ...]:
+    """All of a job that a patch is held against."""
+    return (
+        job.owner, job.queue, job.team, job.priority, job.value_usd, job.must,
+        job.deadline_at, job.max_cost_usd, job.max_duration_s,
+    )  # fmt: skip
 
 
 def refuse_ended(job: Job) -> None:

@@ -1,6 +1,7 @@
 """One verb for many jobs over HTTP: everything is checked before anything is changed."""
 
 from tests.integration.api.rig import Rig
+from tests.integration.api.test_jobs import limit
 
 
 async def test_all_that_is_named_is_changed_in_one_request(rig: Rig) -> None:
@@ -58,3 +59,33 @@ async def test_what_failed_is_submitted_again_once_under_one_key(rig: Rig) -> No
     assert again.status == 409, "another body"
     assert (await rig.ask("POST", "/v1/jobs/rerun", "bob", json={"job": job})).status == 403
     assert (await rig.ask("POST", "/v1/jobs/rerun", json={"job": job, "failed": True})).status == 409
+
+
+LOW = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: low}
+spec: {max_priority: 60}
+"""
+
+
+async def test_a_patch_that_one_job_may_not_have_changes_none(rig: Rig) -> None:
+    await rig.world.policies(LOW)
+    await rig.submit(name="first", priority=40)
+    await rig.submit(name="second", queue="low", priority=40)
+    body = {"verb": "update", "jobs": ["first", "second"], "patch": {"priority": 80}}
+    refused = await rig.ask("POST", "/v1/jobs/actions", json=body)
+    assert (refused.status, refused.problem["field"]) == (400, "$.priority")
+    for name in ("first", "second"):
+        assert (await rig.ask("GET", f"/v1/jobs/{name}")).json()["job"]["priority"] == 40
+
+
+async def test_entries_are_taken_once_and_mean_no_more_jobs_than_a_request_may_have(rig: Rig) -> None:
+    await rig.submit(name="sweep", array="0-9")
+    limit(rig, batch_jobs=19)
+    acted = await rig.ask("POST", "/v1/jobs/actions", json={"verb": "hold", "jobs": ["sweep"] * 1000})
+    assert [each["changed"] for each in acted.json()] == [10]
+    body = {"verb": "release", "jobs": ["sweep", "sweep[0-9]"]}
+    refused = await rig.ask("POST", "/v1/jobs/actions", json=body)
+    assert refused.status == 429
+    assert "mean over 19 jobs (limits.batch_jobs)" in refused.problem["detail"]

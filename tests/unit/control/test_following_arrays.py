@@ -4,7 +4,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobStatus, TerminalReason
-from federator.wire.http import JobAction
+from federator.wire.http import JobAction, JobPatch
 from tests.support.dispatch import ADA, World, make_world
 
 
@@ -125,3 +125,15 @@ async def test_only_so_many_tasks_of_an_array_run_at_once(world: World) -> None:
     await world.turn()
     await world.turn()
     assert running() == [2, 3]
+
+
+async def test_the_limit_holds_over_queues(world: World) -> None:
+    """The order is that of the array, whichever queue a task waits in."""
+    await world.policies("apiVersion: federator/v1\nkind: Queue\nmetadata: {name: other}\nspec: {}\n")
+    tasks = (await world.submit_all(name="sweep", array="0-5%2", resources={"gpus": 1})).jobs
+    for number in (0, 3):
+        await world.core.intake.update(ADA, tasks[number], JobPatch(queue="other"))
+    for began in ([0, 1], [1, 2], [2, 3]):
+        await world.turn()
+        assert [n for n, each in enumerate(tasks) if world.job(each).status is JobStatus.RUNNING] == began
+        await world.sites["lab"].finish(tasks[began[0]])

@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from federator.control.queries import notifications
+from federator.control.submission.reruns import request_again
 from federator.kernel.errors import Invalid, Unavailable
 from federator.model.events import Alert, AlertKind
 from federator.model.jobs import Notify
 from federator.settings import NotificationSettings
 from federator.store.memory import MemoryStore
-from tests.support.dispatch import BOB, World, make_world
+from tests.support.dispatch import ADA, BOB, World, make_world
 from tests.support.waiting import until
 
 Make = Callable[..., Awaitable[World]]
@@ -160,3 +161,9 @@ async def test_who_cannot_be_reached_hears_it_at_the_submission(world: World) ->
     with pytest.raises(Invalid, match="no address for bob") as refused:
         await world.submit(BOB, notify=["end"])
     assert refused.value.field == "$.notify"
+
+
+async def test_what_is_run_again_tells_again(world: World) -> None:
+    job = world.job(await ended(world, 3, notify=["fail"]))
+    again = request_again(world.core.records, ADA, [job], failed=True, now=world.clock.now())
+    assert again.notify == (Notify.FAIL,)
