@@ -188,8 +188,8 @@ class PortChannel:
                 self._writer.write_eof()
 
     def close(self) -> None:
-        """Hang up."""
-        self._writer.close()
+        """Hang up, without a wait for a peer that does not read."""
+        self._writer.transport.abort()
 
 
 _ending: set[asyncio.Task[None]] = set()

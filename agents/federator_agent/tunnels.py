@@ -81,14 +81,22 @@ class Tunnels:
 
 async def _couple(socket: aiohttp.ClientWebSocketResponse, channel: Channel) -> None:
     """Until the job's side has ended, or the other has gone."""
-    outwards = asyncio.ensure_future(_outwards(channel, socket))
-    inwards = asyncio.ensure_future(_inwards(socket, channel))
+    each_way = (_outwards(channel, socket), _inwards(socket, channel), _until_gone(socket))
+    tasks = [asyncio.ensure_future(each) for each in each_way]
     try:
-        await asyncio.wait((outwards, inwards), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (outwards, inwards):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(outwards, inwards, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_gone(socket: aiohttp.ClientWebSocketResponse) -> None:
+    """Until nothing can be written to it any more: while a command neither reads nor writes, nobody else uses it. A pong asks for no answer."""
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(tunnel.PING_S)
+            await socket.pong()
 
 
 async def _outwards(channel: Channel, socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
-from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
+from aiohttp import WebSocketError, WSCloseCode, WSMessage, WSMsgType, web
 
 from federator.api.exchange import Call
 from federator.api.problems import STARTED
@@ -27,7 +27,12 @@ REQUEST_S = 10.0
 DIAL_S = 15.0
 """Real seconds for which the agent is."""
 CLOSE_S = 2.0
+FLUSH_S = 20.0
+"""Real seconds for which a side may take what was sent to it before; then its connection is cut."""
+FLUSHED_S = 0.1
+"""Real seconds between looks whether it has."""
 AGAIN_S = 1.0
+CLOSED = WSMessage(WSMsgType.CLOSED, None, None)
 AGENT_GONE, CLIENT_GONE = "the connection to the job's agent was lost", "the client has left"
 FROM_CLIENT = frozenset({tunnel.STDIN, tunnel.RESIZE, tunnel.CLOSE})
 FROM_AGENT = frozenset({tunnel.STDOUT, tunnel.STDERR, tunnel.END, tunnel.CLOSE})
@@ -132,7 +137,9 @@ class Tunnel:
         tasks: list[asyncio.Future[str]] = [
             asyncio.ensure_future(self._carry(self.agent, client)),
             asyncio.ensure_future(self._carry(client, self.agent)),
-            asyncio.ensure_future(self._watch(client, idle_s)),
+            asyncio.ensure_future(_pinged(self.agent, AGENT_GONE)),
+            asyncio.ensure_future(_pinged(client, CLIENT_GONE)),
+            asyncio.ensure_future(self._idle(idle_s)),
             self._stopped,
         ]
         try:
@@ -147,7 +154,7 @@ class Tunnel:
         """Pass on one direction to its end; how it ended."""
         is_agent = source is self.agent
         source_is_gone, target_is_gone = (AGENT_GONE, CLIENT_GONE) if is_agent else (CLIENT_GONE, AGENT_GONE)
-        while (message := await source.receive()).type is WSMsgType.BINARY:
+        while (message := await _received(source)).type is WSMsgType.BINARY:
             frame: bytes = message.data
             channel = frame[0] if frame else None
             if channel not in (FROM_AGENT if is_agent else FROM_CLIENT):
@@ -166,14 +173,29 @@ class Tunnel:
             return f"a frame was longer than {tunnel.MAX_FRAME_BYTES} bytes"
         return source_is_gone
 
-    async def _watch(self, client: web.WebSocketResponse, idle_s: float) -> str:
+    async def _idle(self, idle_s: float) -> str:
         while True:
-            await asyncio.sleep(min(tunnel.PING_S, idle_s))
-            if asyncio.get_running_loop().time() - self._moved_s >= idle_s:
+            left_s = self._moved_s + idle_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
                 return f"nothing has come through it for {idle_s:g} s"
-            for socket in (self.agent, client):
-                with contextlib.suppress(ConnectionError):
-                    await socket.ping()
+            await asyncio.sleep(left_s)
+
+
+async def _pinged(socket: web.WebSocketResponse, gone: str) -> str:
+    """Until that side cannot be written to. Each has a task of its own: a ping may have to wait."""
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(tunnel.PING_S)
+            await socket.ping()
+    return gone
+
+
+async def _received(source: web.WebSocketResponse) -> WSMessage:
+    """The next message; that it is closed, too, where a ping could not be answered."""
+    try:
+        return await source.receive()
+    except ConnectionError:
+        return CLOSED
 
 
 async def enter(call: Call) -> web.StreamResponse:
@@ -194,16 +216,30 @@ async def enter(call: Call) -> web.StreamResponse:
             end = None if told else tunnel.End(error=account.how, lost=True)
         except FederatorError as error:
             end = tunnel.End(error=error.describe(), lost=isinstance(error, Transient))
-        await _finish(client, end)
+        await _finish(call.request, client, end)
     return client
 
 
-async def _finish(client: web.WebSocketResponse, end: tunnel.End | None) -> None:
-    """Say how it ended, unless the job's own side has, and close."""
-    with contextlib.suppress(ConnectionError):
-        if end is not None:
-            await client.send_bytes(tunnel.end_frame(end))
-    await client.close()
+async def _finish(request: web.Request, socket: web.WebSocketResponse, end: tunnel.End | None) -> None:
+    """Say how it ended, unless the job's own side has, and close; who does not take it in time is cut off, since a close is sent only after all else."""
+    transport = request.transport
+    try:
+        async with asyncio.timeout(FLUSH_S):
+            with contextlib.suppress(ConnectionError):
+                if end is not None:
+                    await socket.send_bytes(tunnel.end_frame(end))
+            await socket.close(drain=False)  # a wait of aiohttp's that was cancelled spoils the next one
+            await _flushed(transport)
+    except TimeoutError:
+        if transport is not None:
+            transport.abort()
+
+
+async def _flushed(transport: asyncio.Transport | None) -> None:
+    while True:
+        if transport is None or not transport.get_write_buffer_size():
+            return
+        await asyncio.sleep(FLUSHED_S)
 
 
 async def _first(client: web.WebSocketResponse) -> tunnel.Request:
@@ -253,7 +289,7 @@ async def meet(call: Call) -> web.StreamResponse:
         made = Tunnel(agent)
         came.set_result(made)
         await made.over.wait()
-    await agent.close()
+    await _finish(call.request, agent, None)
     return agent
 
 

@@ -23,7 +23,7 @@ MAX_FRAME_BYTES = 2**16
 """A longer frame ends its tunnel."""
 MAX_WORDS = 1000
 PING_S = 20.0
-"""Real seconds between the dispatcher's pings, to both sides."""
+"""Real seconds between the dispatcher's pings, to both sides, and between the pongs of an agent, which notices by them that its connection is gone."""
 SILENT_S = 75.0
 """A side that has not heard so much as a ping for this long takes the tunnel for lost."""
 PATH = "/agent/v1/tunnels"

@@ -255,6 +255,63 @@ async def test_who_does_not_read_stops_who_writes_and_nothing_piles_up(
         await inside.close()
 
 
+async def fill(socket: ClientWebSocketResponse, channel: int = STDIN) -> None:
+    """Send until nobody takes it any more."""
+    with contextlib.suppress(TimeoutError):
+        while True:
+            async with asyncio.timeout(0.5):
+                await socket.send_bytes(bytes((channel,)) + bytes(tunnel.DATA_BYTES))
+
+
+def cut(socket: ClientWebSocketResponse) -> None:
+    """As when a program is killed."""
+    connection = socket._response.connection
+    assert connection is not None
+    assert connection.transport is not None
+    connection.transport.abort()
+
+
+async def test_who_leaves_while_the_agent_does_not_read_holds_no_place(
+    rig: Rig, agent: HttpAgent, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnel, "PING_S", 0.05)
+    monkeypatch.setattr(serving, "FLUSH_S", 0.2)
+    async with coupled(rig, agent, job) as (person, inside):
+        await fill(person)
+        cut(person)
+        await until(lambda: not tunnels_of(rig)._present, "the place to be free again")
+
+        async def cut_off() -> bool:
+            with contextlib.suppress(ConnectionError):
+                await inside.pong()
+                return False
+            return True
+
+        await until(cut_off, "the agent to notice")
+
+
+async def test_an_agent_that_is_cut_off_while_the_person_does_not_read_is_noticed(
+    rig: Rig, agent: HttpAgent, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tunnel, "PING_S", 0.05)
+    monkeypatch.setattr(serving, "FLUSH_S", 0.2)
+    async with coupled(rig, agent, job) as (_, inside):
+        await fill(inside, STDOUT)
+        cut(inside)
+        await until(lambda: not tunnels_of(rig)._present, "the place to be free again")
+    assert (await timeline(rig, job))[-1].endswith("the connection to the job's agent was lost")
+
+
+async def test_a_person_who_does_not_read_is_cut_off_at_the_end(
+    rig: Rig, agent: HttpAgent, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "FLUSH_S", 0.2)
+    async with coupled(rig, agent, job) as (_, inside):
+        await fill(inside, STDOUT)
+        tunnels_of(rig).close()
+        await until(lambda: not tunnels_of(rig)._present, "the place to be free again")
+
+
 @pytest.mark.parametrize("limit", ["tunnels_each", "tunnels_agent"])
 async def test_there_are_only_so_many(rig: Rig, agent: HttpAgent, job: str, limit: str) -> None:
     limits = tunnels_of(rig)

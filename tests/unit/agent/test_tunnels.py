@@ -1,0 +1,80 @@
+"""The agent's ends of tunnels: that none outlives who opened it."""
+
+import asyncio
+import contextlib
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from federator.wire import tunnel
+from federator.wire.tunnel import DATA_BYTES, STDIN
+from federator_agent.channels import PortChannel
+from federator_agent.tunnels import _couple
+from tests.support.waiting import PATIENCE_S
+
+
+class Stuck:
+    """A command that neither reads nor writes."""
+
+    async def receive(self) -> bytes | None:
+        """Never."""
+        await asyncio.Event().wait()
+        return None
+
+    async def send(self, frame: bytes) -> None:
+        """Never."""
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        """Nothing is there."""
+
+
+async def test_one_ends_when_its_other_side_is_gone_though_nobody_reads_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tunnel, "PING_S", 0.05)
+
+    async def flood(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(0.3):
+                    await socket.send_bytes(bytes((STDIN,)) + bytes(DATA_BYTES))
+        assert request.transport is not None
+        request.transport.abort()
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/", flood)
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession() as http,
+        http.ws_connect(server.make_url("/")) as socket,
+    ):
+        await asyncio.wait_for(_couple(socket, Stuck()), PATIENCE_S)
+
+
+async def test_a_connection_is_hung_up_on_though_its_port_does_not_read() -> None:
+    ended = asyncio.Event()
+
+    async def sit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(1)  # meanwhile nothing is read
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(2**16):
+                pass
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(sit, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        channel = PortChannel(reader, writer)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(0.2):
+                    await channel.send(bytes((STDIN,)) + bytes(DATA_BYTES))
+        channel.close()
+        assert writer.transport.get_write_buffer_size() == 0
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
