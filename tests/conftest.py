@@ -7,6 +7,7 @@ each, with how it failed. All other tests are on their own: what fails there onc
 import gc
 import ipaddress
 import os
+import signal
 import socket
 import warnings
 from collections.abc import Generator
@@ -21,6 +22,8 @@ from tests.support.examples import examples
 from tests.support.turns import turns
 
 HERE = Path(__file__).parent
+# A shell that starts the run in the background has this signal ignored, and the commands that tests interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 REAL = (
     "system/",
     "integration/",

@@ -112,6 +112,13 @@ class LocalRanks:
                 if descriptor >= 0:
                     os.close(descriptor)
 
+    async def namespaces_made(self, directory: Path) -> None:
+        """Wait, for some seconds at most, until the launcher of a rank that runs has made the namespaces round it: whoever hears that it runs may be sooner."""
+        for _ in range(_LOOKS):
+            if not self.watches(directory) or await asyncio.to_thread(traces.holder, directory) is not None:
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
     def start_beside(
         self,
         directory: Path,

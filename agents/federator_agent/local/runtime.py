@@ -222,6 +222,8 @@ class LocalRuntime:
             self._around.environment,
             tty=request.tty,
         )
+        if self._confinement.doors:
+            await self._ranks.namespaces_made(directory)
         return open_process(
             partial(self._ranks.start_beside, directory, launch, self._confinement.doors),
             tty=request.tty,

@@ -260,7 +260,7 @@ async def test_what_is_being_dropped_is_not_taken_for_whole(
         go_on.wait(60)
         remove(path)
 
-    monkeypatch.setattr("federator_agent.data.inputs.clearing.remove", slow)
+    monkeypatch.setattr("federator_agent.data.inputs.job_folders.remove", slow)
     other = asyncio.create_task(disk.bring("s3://team/b"))
     await until(removing.is_set, "the removal to begin")
     (part,) = disk.folder.glob(".*.part")
