@@ -29,24 +29,49 @@ def open_process(start: Start, *, tty: bool, size: tunnel.Size, inner: bool = Fa
     """Start a command with a terminal or pipes of its own. `inner`: it leads a session below that of the process that is started. Raises `OSError`."""
     ours: list[int] = []
     theirs: list[int] = []
+    pid = None
     try:
         if tty:
-            master, slave = pty.openpty()
-            ours, theirs = [master, os.dup(master)], [slave]
-            _set_size(slave, size)
-            given = [(slave, 0), (slave, 1), (slave, 2)]
+            _make_terminal(ours, theirs, size)
         else:
-            pipes = [os.pipe() for _ in range(3)]
-            ours, theirs = [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
-            given = list(zip(theirs, range(3), strict=True))
-        process = os.pidfd_open(pid := start(given))
+            _make_pipes(ours, theirs)
+        pid = start([(theirs[0 if tty else number], number) for number in range(3)])
+        process = os.pidfd_open(pid)
     except BaseException:
         _close(ours)
+        if pid is not None:
+            _end_unwatched(pid, inner=inner)
         raise
     finally:
         _close(theirs)
     outputs = {STDOUT: ours[1]} if tty else {STDOUT: ours[1], STDERR: ours[2]}
     return ProcessChannel(pid, process, ours[0], outputs, tty=tty, inner=inner)
+
+
+def _make_terminal(ours: list[int], theirs: list[int], size: tunnel.Size) -> None:
+    """Each descriptor is noted as it is made, since the next may be one too many for this process."""
+    master, slave = pty.openpty()
+    ours.append(master)
+    theirs.append(slave)
+    ours.append(os.dup(master))
+    _set_size(slave, size)
+
+
+def _make_pipes(ours: list[int], theirs: list[int]) -> None:
+    """For its input, output and errors, noted likewise."""
+    for number in range(3):
+        read, written = os.pipe()
+        ours.append(read if number else written)
+        theirs.append(written if number else read)
+
+
+def _end_unwatched(pid: int, *, inner: bool) -> None:
+    """Kill one that was started but cannot be watched."""
+    for group in {pid, (_leader_below(pid) if inner else None) or pid}:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 class ProcessChannel:

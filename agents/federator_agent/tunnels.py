@@ -62,8 +62,8 @@ class Tunnels:
         except FederatorError as error:
             await socket.send_bytes(tunnel.end_frame(tunnel.End(error=error.describe())))
             return
-        except OSError as error:
-            said = f"the job cannot be entered: {error.strerror or error}"
+        except (OSError, ValueError) as error:
+            said = f"the job cannot be entered: {getattr(error, 'strerror', None) or error}"
             await socket.send_bytes(tunnel.end_frame(tunnel.End(error=said)))
             return
         try:

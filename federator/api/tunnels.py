@@ -161,13 +161,13 @@ class Tunnel:
                 continue
             self._moved_s = asyncio.get_running_loop().time()
             METRICS.count("federator_tunnel_bytes_total", len(frame), of="agent" if is_agent else "client")
+            end = tunnel.read_end(frame) if channel == tunnel.END else None
             try:
-                await target.send_bytes(frame)
+                await target.send_bytes(frame if end is None else tunnel.end_frame(end))
             except ConnectionError:
                 return target_is_gone
-            if channel == tunnel.END:
+            if end is not None:
                 self._told = True
-                end = tunnel.read_end(frame)
                 return end.error or ("closed" if end.exit_code is None else f"exit code {end.exit_code}")
         if isinstance(message.data, WebSocketError) and message.data.code == WSCloseCode.MESSAGE_TOO_BIG:
             return f"a frame was longer than {tunnel.MAX_FRAME_BYTES} bytes"
@@ -253,7 +253,8 @@ async def _first(client: web.WebSocketResponse) -> tunnel.Request:
     try:
         return tunnel.read_request(message.data)
     except msgspec.DecodeError as error:
-        raise Invalid(str(error), field="$") from None
+        text, _, path = str(error).partition(" - at `")
+        raise Invalid(text, field=path.rstrip("`") or "$") from None
 
 
 async def _dialled(call: Call, tunnels: Tunnels, target: Target, request: tunnel.Request) -> Tunnel:

@@ -22,12 +22,15 @@ DATA_BYTES = 2**15
 MAX_FRAME_BYTES = 2**16
 """A longer frame ends its tunnel."""
 MAX_WORDS = 1000
+MAX_ERROR_LETTERS = 500
 PING_S = 20.0
 """Real seconds between the dispatcher's pings, to both sides, and between the pongs of an agent, which notices by them that its connection is gone."""
 SILENT_S = 75.0
 """A side that has not heard so much as a ping for this long takes the tunnel for lost."""
 PATH = "/agent/v1/tunnels"
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Word = Annotated[str, msgspec.Meta(pattern="^[^\\x00]*$")]
+"""No program can be given a NUL."""
 Cells = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
@@ -41,7 +44,7 @@ class Size(msgspec.Struct, frozen=True, rename={"width": "Width", "height": "Hei
 class Exec(msgspec.Struct, frozen=True, tag="exec", forbid_unknown_fields=True, omit_defaults=True):
     """Run a command beside that of the job: as its user, in its folder, with its environment, within its limits."""
 
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=MAX_WORDS)]
+    command: Annotated[tuple[Word, ...], msgspec.Meta(min_length=1, max_length=MAX_WORDS)]
     tty: bool = False
     """In a terminal: standard error comes with standard output then."""
     term: Annotated[str, msgspec.Meta(max_length=50, pattern="^[A-Za-z0-9._+-]*$")] = ""
@@ -89,11 +92,17 @@ def end_frame(end: End) -> bytes:
 
 
 def read_end(frame: bytes) -> End:
-    """What such a frame says; of one that cannot be read, that it cannot."""
+    """What such a frame says, an error of bounded length and without letters that would steer a terminal; of one that cannot be read, that it cannot."""
     try:
-        return _end.decode(frame[1:])
+        end = _end.decode(frame[1:])
     except msgspec.DecodeError as error:
-        return End(error=f"the end of the tunnel cannot be read: {error}")
+        return End(error=f"the end of the tunnel cannot be read: {_harmless(str(error))}")
+    return msgspec.structs.replace(end, error=_harmless(end.error))
+
+
+def _harmless(text: str) -> str:
+    shown = "".join(each if each.isprintable() else " " for each in text[:MAX_ERROR_LETTERS])
+    return shown if len(text) <= MAX_ERROR_LETTERS else f"{shown[:-1]}…"
 
 
 def resize_frame(size: Size) -> bytes:

@@ -189,13 +189,14 @@ async def test_what_does_not_run_and_ranks_that_are_not_there(rig: Rig, agent: H
         "[" * 10_000,
         '{"type":"exec","command":[]}',
         '{"type":"exec","command":["a"],"privileged":true}',
+        '{"type":"exec","command":["a","b\\u0000c"]}',
         '{"type":"exec","command":["a"],"term":"x\\u001b]0;"}',
         '{"type":"forward","port":0}',
         '{"type":"forward","port":65536}',
         '{"type":"mount"}',
         msgspec.json.encode({"type": "exec", "command": ["a"] * 1001}).decode(),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 async def test_a_request_that_makes_no_sense_reaches_nobody(
     rig: Rig, agent: HttpAgent, job: str, said: str
@@ -239,6 +240,22 @@ async def test_an_end_that_cannot_be_read_is_one(rig: Rig, agent: HttpAgent, job
     async with coupled(rig, agent, job) as (person, inside):
         await inside.send_bytes(bytes((END,)) + b"\xff{{")
         assert "cannot be read" in (await end(person)).error
+
+
+async def test_what_an_agent_says_of_an_end_is_cut_and_steers_no_terminal(
+    rig: Rig, agent: HttpAgent, job: str
+) -> None:
+    async with coupled(rig, agent, job) as (person, inside):
+        await inside.send_bytes(tunnel.end_frame(tunnel.End(error="\x1b]0;\n" + "x" * 50_000)))
+        said = (await end(person)).error
+    assert said.startswith(" ]0; xxx")
+    assert len(said) == tunnel.MAX_ERROR_LETTERS
+    assert (await timeline(rig, job))[-1] == f"ada closed 'cat' in rank 0: {said}"
+
+
+async def test_a_nul_in_a_command_is_refused_by_its_place(rig: Rig, agent: HttpAgent, job: str) -> None:
+    async with asked(rig, job, Exec(("a", "b\0c"))) as person:
+        assert (await end(person)).error.startswith("$.command[1]: ")
 
 
 async def test_who_does_not_read_stops_who_writes_and_nothing_piles_up(

@@ -2,6 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
 
 import aiohttp
 import pytest
@@ -9,8 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from federator.wire import tunnel
-from federator.wire.tunnel import DATA_BYTES, STDIN
-from federator_agent.channels import PortChannel
+from federator.wire.tunnel import DATA_BYTES, STDIN, Size
+from federator_agent.channels import PortChannel, open_process
 from federator_agent.tunnels import _couple
 from tests.support.waiting import PATIENCE_S
 
@@ -78,3 +83,47 @@ async def test_a_connection_is_hung_up_on_though_its_port_does_not_read() -> Non
         channel.close()
         assert writer.transport.get_write_buffer_size() == 0
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
+
+
+def descriptors() -> set[str]:
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+
+def too_many(*_: object) -> NoReturn:
+    raise OSError(errno.EMFILE, "too many open files")
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_a_command_for_which_no_descriptors_are_left_leaves_none_open(
+    monkeypatch: pytest.MonkeyPatch, *, tty: bool
+) -> None:
+    made: list[Any] = []
+    pipe = os.pipe
+
+    def twice() -> tuple[int, int]:
+        made.append(pipe() if len(made) < 2 else too_many())
+        found: tuple[int, int] = made[-1]
+        return found
+
+    monkeypatch.setattr(os, "pipe", twice)
+    monkeypatch.setattr(os, "dup", too_many)
+    before = descriptors()
+    with pytest.raises(OSError, match="too many"):
+        open_process(too_many, tty=tty, size=Size())
+    assert descriptors() == before
+
+
+def test_a_command_that_cannot_be_watched_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    def start(_: Sequence[tuple[int, int]]) -> int:
+        started.append(os.posix_spawn("/bin/sleep", ["sleep", "600"], {}, setsid=True))
+        return started[0]
+
+    monkeypatch.setattr(os, "pidfd_open", too_many)
+    before = descriptors()
+    with pytest.raises(OSError, match="too many"):
+        open_process(start, tty=False, size=Size())
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+    assert descriptors() == before
