@@ -149,13 +149,20 @@ def kills(groups: Sequence[Path]) -> int | None:
     return None
 
 
+def members(group: Path) -> set[int]:
+    """The processes in one. 0 stands for one that has no number here."""
+    try:
+        return {int(word) for word in (group / _PROCS).read_text().split()} - {0}
+    except OSError:
+        return set()
+
+
 def clear(groups: Sequence[Path]) -> bool:
     """Kill what is left in them and remove them; whether all are gone."""
     gone = True
     for folder in groups:
         with contextlib.suppress(OSError):
-            # 0 stands for a process that has no number here; to signal it would be to signal this agent.
-            for pid in {int(word) for word in (folder / _PROCS).read_text().split()} - {0}:
+            for pid in members(folder):  # to signal 0 would be to signal this agent
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, SIGKILL)
         try:

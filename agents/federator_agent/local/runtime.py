@@ -37,8 +37,6 @@ from federator_agent.staging_errors import StagingError
 
 ADDRESS = "127.0.0.1"
 """Where the ranks of a gang find each other when all of them are on this host."""
-CONTAINED = "container"
-"""In a rank's directory: there may be a container of it."""
 MOST_SAID = 500
 _CAUSES = {OUT_OF_MEMORY: Cause.OUT_OF_MEMORY, TOLD_FROM_OUTSIDE: Cause.EVICTED}
 log = logging.getLogger("federator_agent.local")
@@ -123,7 +121,7 @@ class LocalRuntime:
         name = self._container(record.entry.placement, slot.rank)
         directory = self._rank(record.entry.placement, slot.rank)
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / CONTAINED).touch()
+        (directory / traces.CONTAINED).touch()
         text = images.script(
             self._around.images,
             images.Contained(
@@ -213,7 +211,7 @@ class LocalRuntime:
         environment = self._environment(record, spec, slot, self._where(record, resumes=record.entry.resume))
         if request.tty:
             environment["TERM"] = request.term or "dumb"
-        if (directory / CONTAINED).exists():
+        if (directory / traces.CONTAINED).exists():
             raise NotSupported("a job in a container image cannot be entered at this site")
         launch = self._confinement.beside(
             self._place(record, slot),
@@ -266,7 +264,7 @@ class LocalRuntime:
         """All of it is in the agent's own directory, which it removes."""
         del checkpoints_of
         if self._around.images is not None:
-            for mark in self._work(placement).parent.glob(f"rank-*/{CONTAINED}"):
+            for mark in self._work(placement).parent.glob(f"rank-*/{traces.CONTAINED}"):
                 name = self._container(placement, int(mark.parent.name.removeprefix("rank-")))
                 if words := images.cleanup(self._around.images, name):
                     await self._run(*words)

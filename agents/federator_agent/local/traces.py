@@ -9,11 +9,17 @@ import contextlib
 import fcntl
 import os
 import signal
-from collections.abc import Iterable, Iterator
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from federator_agent.local import cgroups
+
 MARK = "FEDERATOR_RANK_DIR"
+CONTAINED = "container"
+"""In a rank's directory: there may be a container of it."""
 _PROC = Path("/proc")
 _LISTENS = "0A"
 """The state of a socket, as /proc/net/tcp has it."""
@@ -99,7 +105,7 @@ def mark_of(pid: int) -> str:
 
 def holder(directory: Path) -> int | None:
     """Number 1 of the process namespace that stands round a rank; None where there is none. It is the launcher's, and what it does is no affair of the job's."""
-    for pid in processes(directory):
+    for pid in filter(_within(directory), processes(directory)):
         with contextlib.suppress(OSError):
             fields = dict(
                 line.split(":", 1) for line in (_PROC / str(pid) / "status").read_text().splitlines()
@@ -111,10 +117,10 @@ def holder(directory: Path) -> int | None:
 
 
 def listens(directories: Iterable[Path], port: int) -> bool:
-    """Whether a process of these ranks listens on that TCP port of a loopback address, or of all."""
+    """Whether a process of these ranks is whom a connection to that TCP port of 127.0.0.1 reaches."""
     sockets = _listening(port)
-    for pids in processes_of(directories).values():
-        for pid in pids:
+    for directory, pids in processes_of(directories).items():
+        for pid in filter(_within(directory, _user(directory.parent / "work")), pids):
             with contextlib.suppress(OSError):
                 for each in (_PROC / str(pid) / "fd").iterdir():
                     with contextlib.suppress(OSError):
@@ -123,16 +129,61 @@ def listens(directories: Iterable[Path], port: int) -> bool:
     return False
 
 
+def _within(directory: Path, owner: int | None = None) -> Callable[[int], bool]:
+    """Whether a process that says it is of this rank is, since it may say what it likes.
+
+    Where the rank has control groups, it is in them. Where it has none, or runs in a container, which has its own, what started it says nothing else: of all
+    processes above it the topmost that names a rank names this one. What remains there: who leaves all that started him, as a daemon does, and runs in no
+    namespace of processes, is believed; as is what somebody runs in his own job through a tunnel. Both are kept from the ranks of others only by their user,
+    `owner`, and not at all where all jobs run as one.
+    """
+    if (directory / CONTAINED).exists() or not (groups := cgroups.of(directory)):
+        return lambda pid: _root_mark(pid) == str(directory) and owner in (None, _user(_PROC / str(pid)))
+    present: set[int] = set()
+    for group in groups:
+        present |= cgroups.members(group)
+    return present.__contains__
+
+
+def _user(path: Path) -> int | None:
+    try:
+        return path.stat().st_uid
+    except OSError:
+        return None
+
+
+def _root_mark(pid: int) -> str:
+    """What the topmost of a process and those above it names as its rank, up to this agent."""
+    found = ""
+    while pid > 1 and pid != os.getpid():
+        found = mark_of(pid) or found
+        try:
+            pid = int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            break
+    return found
+
+
 def _listening(port: int) -> set[str]:
-    """The sockets that listen there, as descriptors name them."""
-    found = set()
+    """The sockets that a connection to 127.0.0.1 may reach there, as descriptors name them: the kernel prefers who listens on just that address, and those on no other family."""
+    found: dict[str, set[str]] = {}
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in (_PROC / "net" / name).read_text().splitlines()[1:]:
                 fields = line.split()
-                if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add(f"socket:[{fields[9]}]")
-    return found
+                address, _, there = fields[1].rpartition(":")
+                if fields[3] == _LISTENS and int(there, 16) == port:
+                    found.setdefault(address, set()).add(f"socket:[{fields[9]}]")
+    for addresses in (("127.0.0.1", "::ffff:127.0.0.1"), ("0.0.0.0", "::ffff:0.0.0.0"), ("::",)):  # noqa: S104 - looked for, not bound
+        if sockets := set().union(*(found.get(_as_shown(each), set()) for each in addresses)):
+            return sockets
+    return set()
+
+
+def _as_shown(address: str) -> str:
+    """An address as /proc/net/tcp has it: words in the host's order of bytes."""
+    raw = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    return "".join(f"{int.from_bytes(raw[at : at + 4], sys.byteorder):08X}" for at in range(0, len(raw), 4))
 
 
 def _pids() -> Iterator[int]:
