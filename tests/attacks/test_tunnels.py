@@ -330,7 +330,10 @@ async def test_a_person_who_does_not_read_is_cut_off_at_the_end(
 
 
 @pytest.mark.parametrize("limit", ["tunnels_each", "tunnels_agent"])
-async def test_there_are_only_so_many(rig: Rig, agent: HttpAgent, job: str, limit: str) -> None:
+async def test_there_are_only_so_many(
+    rig: Rig, agent: HttpAgent, job: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "DIAL_S", 1.0)
     limits = tunnels_of(rig)
     limits._limits = msgspec.structs.replace(limits._limits, **{limit: 2})
     async with asked(rig, job), asked(rig, job):
