@@ -192,7 +192,7 @@ def _free(name: str, machine: Machine, taken: _Taken) -> Iterator[tuple[str, Hos
 
 
 def _beside(machine: Machine, number: int) -> tuple[int, int]:
-    """CPUs and memory of a host of that device_set, when all of it is free."""
+    """CPUs and memory of a host of that device set, when all of it is free."""
     sorts, device_set = (
         [Sort(device_set.weight, device_set.units) for device_set in machine.device_sets],
         machine.device_sets[number],

@@ -10,7 +10,7 @@ Rules keep it fair:
 A job of several forms starts in the narrowest that meets its deadline. When everybody has had a turn, those that have started at this moment are widened, in order, into what is
 left free, where that is worth it: so nobody is wide while somebody waits who fits into the difference.
 
-Who waits stands in one class queue per class: what is true of a class queue's first job is true of all behind it. Asking every job at every moment would cost jobs × moments; asking the first of
+Who waits stands in one queue per class: what is true of its first job is true of all behind it. Asking every job at every moment would cost jobs × moments; asking the first of
 each class costs classes × moments, and one more question per start. A property test holds all this against an oracle in plain Python, looks and all. `s` is the kernel's state that everything lies on.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -28,7 +28,7 @@ from federator.planning.kernels.wider_shapes import widen
 
 @compiled
 def gather(s):
-    """Put who waits in class queues, one per class, in the order of their first jobs."""
+    """Put who waits in queues, one per class, in the order of their first jobs."""
     for job in range(len(s.jobs)):
         if s.jobs[job].way < 0:
             s.classes[s.jobs[job].klass].last_member += 1
@@ -53,7 +53,7 @@ def gather(s):
 
 @compiled
 def move_on(s, index):
-    """The first of a class queue has started: the next one has its turn where it stands."""
+    """The first of a class has started: the next one has its turn where it stands."""
     klass, last = s.classes[index].head, s.state[0].waiting - 1
     kind = s.classes[klass]
     kind.next += 1
@@ -87,7 +87,7 @@ def worth_a_look(s, klass, at):
 
 @compiled
 def one_pass(s, at):
-    """Offer every waiting job a start at this moment, in order; a class queue whose first is refused is done with."""
+    """Offer every waiting job a start at this moment, in order; a class whose first is refused is done with."""
     state = s.state[0]
     if state.hold_job >= 0 and state.hold_at <= at:
         state.hold_job = -1

@@ -80,7 +80,7 @@ CLASS = _record(
     "first_way last_way first_row last_row forms frugal"
     # What stops it now: which, the row or the job, the place, and what waiting saves in billionths of a USD; the same after what starts now.
     " stuck stuck_by stuck_at stopped stopped_by stopped_at"
-    # The job whose rentals its ways are asked of (-1: before its first turn); its class queue; by index: the class queues in the order of their firsts.
+    # The job whose rentals its ways are asked of (-1: before its first turn); its class; by index: the classes in the order of their firsts.
     " asks next first_member last_member head",
     "not_before deadline value gpus size typical steep stuck_x stopped_x stuck_saves stopped_saves",
 )
@@ -88,7 +88,7 @@ JOBS_RECORD = _record(
     "klass forced first_avoided last_avoided first_case last_case first_required last_required"
     # Whose turn it is, by index; and the turn of each.
     " turn rank"
-    # Its booking (way -1: it never starts); by index: members of class queues, and the order in which jobs were booked.
+    # Its booking (way -1: it never starts); by index: members of classes, and the order in which jobs were booked.
     " way rents exact first_given ranks later starts late member order",
     "wait_usd_h patient_until behind_s start_at finish_at committed_until run_usd rent_usd wait_usd miss_usd egress_usd",
 )

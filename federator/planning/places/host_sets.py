@@ -253,10 +253,10 @@ class HostSet:
 
 
 class HostSets(list[HostSet]):
-    """The host_sets of all places. Asked for a choice (`problem.Places`), it answers with the host_set of its place."""
+    """The host sets of all places. Asked for a choice (`problem.Places`), it answers with the host set of its place."""
 
     def __getitem__(self, choice: int) -> HostSet:  # type: ignore[override]
-        """The host_set of a choice."""
+        """The host set of a choice."""
         return super().__getitem__(choice % len(self))
 
 
@@ -330,7 +330,7 @@ class _InUse:
 
 
 def host_set_of(candidate: Candidate, now: float) -> HostSet:
-    """The host_set of a place; an offer has no hosts until one is rented."""
+    """The host set of a place; an offer has no hosts until one is rented."""
     return HostSet.of_pools(candidate.views, now, candidate.shut)
 
 
