@@ -16,6 +16,6 @@ def blocked_by(records: Records, job: Job) -> str:
             names.update(dict.fromkeys(told_of(job, each) for each in before if not each.terminal))
     if waits:
         return "waits for " + ", and for ".join(f"{', '.join(names)} {to}" for to, names in waits.items())
-    if records.index.over_limit(job):
+    if records.index.limits.keeps(job):
         return f"at most {job.at_once} tasks of {job.name} run at once (array: …%{job.at_once})"
     return ""

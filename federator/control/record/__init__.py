@@ -1,6 +1,6 @@
 """What is written down, and who may write.
 
-- `records`: the store's rows in memory, and the one way to change them; `decoders` and `job_index` keep that quick.
+- `records`: the store's rows in memory, and the one way to change them; `decoders`, `job_index` and `array_limits` keep that quick.
 - `batches`: many changes as few transactions, each no larger than the store takes. `blob_owners`: who has uploaded which bytes.
 - `chain`: the ledger's lines, linked and signed (`signer`), so that tampering shows; `journal` notes those that are not linked yet.
 - `event_writer`: a change of status, its event and its line in the ledger, always together.

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice, takewhile
 
+from federator.control.record.array_limits import ArrayLimits
 from federator.model.jobs import TERMINAL, Follows, Job, JobStatus
 
 CellKey = tuple[str, str, JobStatus, str]
 """Owner, queue, status, team."""
-AT_REST = TERMINAL | {JobStatus.PENDING, JobStatus.HELD}
 NEWEST = 100
 """Jobs of one name and owner among which one is looked for that is shown to somebody."""
 
@@ -32,6 +32,8 @@ class JobIndex:
         """Ids of the tasks of each array, by cell."""
         self._followers: dict[str, set[str]] = {}
         """Open jobs by the names (of jobs or arrays) that they must follow."""
+        self.limits = ArrayLimits(jobs)
+        """Which tasks may start of arrays of which only some may run at once."""
         self.unsettled: set[str] = set()
         """Open jobs that must follow others, and may never: new ones, and those one of whose predecessors has failed."""
 
@@ -49,6 +51,7 @@ class JobIndex:
             if former is not None:
                 self._leave_array(former)
             _insert(self._tasks.setdefault(job.array, {}).setdefault(cell, []), job.id)
+        self.limits.put(job, self._followers.get(job.id, ()))
         for name in job.after:
             if job.terminal:
                 self._unfollow(name, job.id)
@@ -62,6 +65,7 @@ class JobIndex:
     def drop(self, job: Job) -> None:
         """The job is on record no more."""
         self._leave(job)
+        self.limits.drop(job)
         if job.array is not None:
             self._leave_array(job)
         owners = self._names[job.name]
@@ -191,24 +195,6 @@ class JobIndex:
             sum(len(ids) for cell, ids in cells.items() if wanted(cell)) for cells in self._tasks.values()
         )
         return sum(count - 1 for count in counts if count)
-
-    def over_limit(self, job: Job) -> bool:
-        """Whether a task that waits may not start, because as many of its array as may run at once do, or come before it."""
-        if job.at_once is None or job.array is None:
-            return False
-        before = sum(bisect_left(ids, job.id) for ids in self.tasks(job.array, JobStatus.PENDING))
-        return before >= self._room(job)
-
-    def near_limit(self, job: Job, changed: int) -> list[str]:
-        """Tasks of which `over_limit` may be another once so many tasks of its array have changed."""
-        room = self._room(job)
-        waiting = merge(*self.tasks(job.array or "", JobStatus.PENDING))
-        return list(islice(waiting, max(0, room - changed), max(0, room) + changed))
-
-    def _room(self, job: Job) -> int:
-        """How many more tasks of its array may start."""
-        counts = self.task_counts(job.array or "")
-        return (job.at_once or 0) - sum(count for status, count in counts.items() if status not in AT_REST)
 
     def _leave_array(self, job: Job) -> None:
         tasks, cell = self._tasks[job.array or ""], cell_of(job)

@@ -102,7 +102,7 @@ class JobViews:
         """Whether a plan may start it: it waits, is not set aside, all that it must follow has come to what it must, and not too many tasks of its array run."""
         if job.status is not JobStatus.PENDING or (self._aside and self._aside.of(job)):
             return False
-        if self._records.index.over_limit(job):
+        if self._records.index.limits.keeps(job):
             return False
         return all(how.met(before) for before, how in self._records.predecessors(job))
 

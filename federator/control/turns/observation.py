@@ -108,8 +108,9 @@ class Observer:
 
     async def look(self) -> Snapshot:
         """The world now for a decision: of very many waiting jobs, those in the window."""
-        self.line.look_again(self.aside.take_news())
-        self.window = await self.line.window(self.pools, self._clock.now())
+        now = self._clock.now()
+        self.line.look_again(self.aside.take_news() | self._records.index.limits.take_changed(now))
+        self.window = await self.line.window(self.pools, now)
         return self.snapshot(only=self.window)
 
     def snapshot(self, *, only: Collection[str] | None = None, imagined: JobView | None = None) -> Snapshot:

@@ -60,7 +60,9 @@ class SetAside:
         failures = before.failures + 1 if before and again else 1
         pause_s = BACKOFF.pause_s(failures)
         because = f"it is set aside: {_in_words(error)}; tried again every {format_duration(pause_s)}"
-        self.jobs[job_id] = Aside(revision, because, self._event_writer.clock.now() + pause_s, failures)
+        until_at = self._event_writer.clock.now() + pause_s
+        self.jobs[job_id] = Aside(revision, because, until_at, failures)
+        self._records.index.limits.pass_over(job, until_at)
         self._news.add(job_id)
         log.error("%s %s", job_id, because, exc_info=None if isinstance(error, FederatorError) else error)
         if not again:

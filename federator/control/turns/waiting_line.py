@@ -187,8 +187,6 @@ class WaitingLine:
                 self._changed.add(row.id)
                 if row.terminal:
                     self._changed |= self._records.index.followers(row)
-                if row.at_once is not None:
-                    self._changed.update(self._records.index.near_limit(row, len(changes.rows)))
         self._changed.update(key.removeprefix("job/") for key in changes.deletes if key.startswith("job/"))
 
     def _catch_up(self) -> None:

@@ -137,3 +137,53 @@ async def test_the_limit_holds_over_queues(world: World) -> None:
         await world.turn()
         assert [n for n, each in enumerate(tasks) if world.job(each).status is JobStatus.RUNNING] == began
         await world.sites["lab"].finish(tasks[began[0]])
+
+
+async def test_a_task_that_cannot_start_yet_holds_no_place_of_the_limit(world: World) -> None:
+    before = (await world.submit_all(name="prepare", array="0-3", resources={"gpus": 1})).jobs
+    after = (
+        await world.submit_all(name="train", array="0-3%1", after={"each": "prepare"}, resources={"gpus": 1})
+    ).jobs
+    await world.turn()
+    await world.sites["lab"].finish(before[2])
+    await world.turn()
+    assert world.job(after[2]).status is JobStatus.RUNNING, "tasks 0 and 1 follow what has not ended"
+    await world.sites["lab"].finish(before[1])
+    await world.turn()
+    assert world.job(after[1]).status is JobStatus.PENDING
+    why = world.core.views.row(world.job(after[1])).because
+    assert why == "at most 1 tasks of train run at once (array: …%1)"
+    await world.sites["lab"].finish(after[2])
+    await world.turn()
+    assert world.job(after[1]).status is JobStatus.RUNNING
+
+
+async def test_a_task_that_is_tried_again_later_lets_others_go_before_it(world: World) -> None:
+    tasks = (
+        await world.submit_all(
+            name="sweep",
+            array="0-2%1",
+            retry={"max": 2, "backoff": "5m", "on": ["preemption", "error"]},
+            resources={"gpus": 1},
+        )
+    ).jobs
+    await world.turn()
+    await world.sites["lab"].finish(tasks[0], exit_code=1)
+    await world.turn()
+    assert [world.job(task).status for task in tasks[:2]] == [JobStatus.PENDING, JobStatus.RUNNING]
+    world.clock.advance(301.0)
+    await world.sites["lab"].finish(tasks[1])
+    await world.turn()
+    states = [world.job(task).status for task in tasks]
+    assert states == [JobStatus.RUNNING, JobStatus.SUCCEEDED, JobStatus.PENDING], "its time has come"
+
+
+async def test_a_task_that_is_set_aside_lets_others_go_before_it(world: World) -> None:
+    tasks = (await world.submit_all(name="sweep", array="0-2%1", resources={"gpus": 1})).jobs
+    world.core.turn.aside.add(tasks[0], ValueError("odd"))
+    await world.turn()
+    assert [world.job(task).status for task in tasks[:2]] == [JobStatus.PENDING, JobStatus.RUNNING]
+    world.clock.advance(61.0)
+    await world.sites["lab"].finish(tasks[1])
+    await world.turn()
+    assert world.job(tasks[0]).status is JobStatus.RUNNING
