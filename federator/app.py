@@ -19,7 +19,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +30,7 @@ from federator.api.listener import make_connections, serving
 from federator.api.server import build_app
 from federator.api.standby import build_standby
 from federator.assembly import Core, assemble
+from federator.config import adapter_of
 from federator.control.administration.policy_service import Compiled
 from federator.control.administration.user_data import user_data
 from federator.control.maintenance.reconciliation import FLAG as RECONCILING
@@ -41,7 +41,7 @@ from federator.couriers import courier_of_alerts, courier_to
 from federator.exporting.address import Address, read_address
 from federator.exporting.files import FileTarget
 from federator.exporting.syslog import SyslogTarget
-from federator.kernel.clock import Clock, SystemClock, parse_clock
+from federator.kernel.clock import SystemClock, parse_clock
 from federator.kernel.errors import Conflict, Invalid, NotFound, Transient
 from federator.ports import Blobs, IdentityProvider, LedgerTarget, Provider, Put, Store, Transaction
 from federator.retry import Backoff, retried
@@ -232,7 +232,7 @@ class Dispatcher:
             blobs=blobs,
             solver=solver,
             lookout=ChildSolver(LOOKOUT_NICENESS, "windows are chosen by the published order"),
-            providers={name: _provider(name, settings, self._clock, reign) for name in settings.providers},
+            providers={name: self._provider(name, reign) for name in settings.providers},
             compile_policies=_compile,
             user_data=lambda admission: user_data(
                 admission, settings, ",".join((self.address, *settings.server.others))
@@ -244,6 +244,11 @@ class Dispatcher:
             signer=Signer(self._state_dir),
             targets={text: _target(read_address(text)) for text in settings.ledger.export},
         )
+
+    def _provider(self, name: str, reign: Reign) -> Provider:
+        """It acts for the leader only, and not too often."""
+        adapter = adapter_of(name, self._settings, self._clock)
+        return LimitedProvider(LedProvider(adapter, reign), self._clock)
 
     def _say_started(self) -> None:
         if self._started is not None:
@@ -370,17 +375,3 @@ def _identity(settings: Settings) -> IdentityProvider | None:
             f"{error.name} is not installed", field="$.oidc", remedy="pip install federator[oidc]"
         ) from error
     return OidcKeys(settings.oidc, SystemClock())
-
-
-def _provider(name: str, settings: Settings, clock: Clock, reign: Reign) -> Provider:
-    """The adapter that an entry point of group `federator.providers` names. It acts for the leader only."""
-    given = settings.providers[name]
-    found = {point.name: point for point in entry_points(group="federator.providers")}
-    if given.type not in found:
-        raise Invalid(
-            f"no provider type {given.type!r}",
-            field=f"$.providers.{name}.type",
-            remedy=f"types are: {', '.join(sorted(found))}",
-        )
-    adapter = found[given.type].load()(name, given.settings, clock)
-    return LimitedProvider(LedProvider(adapter, reign), clock)

@@ -1,22 +1,24 @@
 """Files and environment into settings. The only module of the dispatcher that reads either.
 
 A YAML file gives `Settings`; `FEDERATOR_STATE_DIR`, `FEDERATOR_PORT` and `FEDERATOR_CLOCK` override it, and options of the command line override
-both. Every error points at its key.
+both. All that is wrong is told at once, each with its line, key and remedy.
 """
 
 import math
 import os
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from federator.exporting.address import read_address
-from federator.kernel.clock import parse_clock
+from federator.kernel.clock import Clock, parse_clock
 from federator.kernel.errors import Invalid
 from federator.kernel.route import Way, is_loopback
 from federator.model.identity import Role, read_role
+from federator.ports import Provider
 from federator.settings import (
     LedgerSettings,
     LimitSettings,
@@ -26,7 +28,7 @@ from federator.settings import (
     Settings,
 )
 from federator.solving.frames import STAGES
-from federator.wire.faults import told_in, with_line
+from federator.wire.faults import read_whole, told_in
 from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 
@@ -43,11 +45,11 @@ ENVIRONMENT = {"FEDERATOR_STATE_DIR": "state_dir", "FEDERATOR_CLOCK": "clock"}
 def load_settings(
     path: Path | None = None, *, state_dir: str | None = None, port: int | None = None
 ) -> Settings:
-    """The settings in force. Raises `Invalid`, naming file and key."""
+    """The settings in force. Raises `Invalid`, naming file and key, or an ExceptionGroup of all that is wrong."""
+    overrides = _overrides(state_dir, port)
+    check(_overridden(Settings(), overrides))
     if path is None:
-        settings = _overridden(Settings(), state_dir, port)
-        check(settings)
-        return settings
+        return _overridden(Settings(), overrides)
     try:
         text = path.read_text()
     except OSError as error:
@@ -56,40 +58,39 @@ def load_settings(
         ) from error
     with told_in(path):
         document = read_document(text)
-        try:
-            written = decode(document.value or {}, Settings, "$")
-        except Invalid as error:
-            remedy = error.remedy or "docs/reference/settings.md lists every key"
-            raise with_line(document, Invalid(error.message, field=error.field, remedy=remedy)) from None
-    settings = _overridden(written, state_dir, port)
-    try:
+
+    def read(value: object) -> Settings:
+        settings = _overridden(decode(value or {}, Settings, "$"), overrides)
         check(settings)
-    except Invalid as error:
-        if error.field not in document.lines:  # it is not from there
-            raise
-        with told_in(path):
-            raise with_line(document, error) from None
-    return settings
+        return settings
+
+    return read_whole(read, document, path)
 
 
-def _overridden(settings: Settings, state_dir: str | None, port: int | None) -> Settings:
-    """With what the environment and the command line say in place of the file."""
-    for variable, name in ENVIRONMENT.items():
-        if variable in os.environ:
-            settings = msgspec.structs.replace(settings, **{name: os.environ[variable]})
+def _overrides(state_dir: str | None, port: int | None) -> dict[str, str | int]:
+    """What the environment and the command line say in place of the file."""
+    said: dict[str, str | int] = {
+        name: os.environ[variable] for variable, name in ENVIRONMENT.items() if variable in os.environ
+    }
     if port is None and "FEDERATOR_PORT" in os.environ:
         port = _port(os.environ["FEDERATOR_PORT"])
-    if state_dir is not None:
-        settings = msgspec.structs.replace(settings, state_dir=state_dir)
-    if port is not None:
-        server = msgspec.structs.replace(settings.server, port=port)
-        settings = msgspec.structs.replace(settings, server=server)
-    return settings
+    return (
+        said
+        | ({} if state_dir is None else {"state_dir": state_dir})
+        | ({} if port is None else {"port": port})
+    )
+
+
+def _overridden(settings: Settings, overrides: dict[str, str | int]) -> Settings:
+    plain = {name: value for name, value in overrides.items() if name != "port"}
+    port = overrides.get("port", settings.server.port)
+    server = msgspec.structs.replace(settings.server, port=port)
+    return msgspec.structs.replace(settings, server=server, **plain)
 
 
 def _port(text: str) -> int:
     if not text.isdigit():
-        raise Invalid(f"{text!r} is not a number", field="FEDERATOR_PORT")
+        raise Invalid(f"{text!r} is not a number", field="FEDERATOR_PORT", remedy="write for example 7070")
     return int(text)
 
 
@@ -120,11 +121,24 @@ def check(settings: Settings) -> None:
             field="$.leases.slack_s",
             remedy="raise it, or poll more often",
         )
-    for name, provider in settings.providers.items():
-        if not provider.site:
-            raise Invalid(
-                "the cloud site that its instances join is missing", field=f"$.providers.{name}.site"
-            )
+    for name in settings.providers:
+        adapter_of(name, settings, parse_clock(settings.clock))
+
+
+def adapter_of(name: str, settings: Settings, clock: Clock) -> Provider:
+    """The provider of that name, which an entry point of group `federator.providers` makes of its settings. Raises `Invalid`."""
+    given, path = settings.providers[name], f"$.providers.{name}"
+    if not given.site:
+        remedy = "name the cloud site that its instances join"
+        raise Invalid("is empty", field=f"{path}.site", remedy=remedy)
+    found = entry_points(group="federator.providers")
+    if given.type not in found.names:
+        types = ", ".join(sorted(found.names))
+        raise Invalid(
+            f"there is no provider type {given.type!r}", field=f"{path}.type", remedy=f"write {types}"
+        )
+    adapter: Provider = found[given.type].load()(name, given.settings, clock)
+    return adapter
 
 
 def _check_numbers(record: msgspec.Struct, path: str) -> None:
@@ -173,7 +187,7 @@ def _check_server(server: ServerSettings) -> None:
             "is plain HTTP, but server.tls is set", field="$.server.advertise", remedy="write https://"
         )
     if not 0 <= server.port < 65536:
-        raise Invalid("a port is 0 to 65535", field="$.server.port")
+        raise Invalid(f"cannot be {server.port}", field="$.server.port", remedy="write 0 to 65535")
     if server.ca:
         _check_ca(server.ca)
 

@@ -205,6 +205,9 @@ class Provider(Protocol):
     """A cloud that rents capacity. All names are the client's, so that a repeated call finds the first one.
 
     Raises `Transient` for throttling and faults, `NoCapacity` when the offer is sold out, `Permanent` otherwise.
+
+    An entry point of group `federator.providers` makes it of its name, `settings` and the clock. It asks nobody: it is called to check the settings, too,
+    and raises `Invalid` with a field below `$.providers.NAME`.
     """
 
     name: str

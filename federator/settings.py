@@ -184,7 +184,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: dict[str, str] = {}
     """Labels of the cloud site, for placement by label."""
     settings: dict[str, object] = {}
-    """What the adapter itself wants to know."""
+    """What the adapter itself wants to know: see the settings of each provider below."""
 
 
 MessageFormat = Literal["json", "slack", "teams"]

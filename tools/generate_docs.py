@@ -59,6 +59,11 @@ def _diagram(edges: Mapping[tuple[StrEnum, str], Any]) -> str:
 
 def settings() -> str:
     """Every setting of the dispatcher, by topic."""
+    schema = SCHEMAS["settings"]()
+    providers = {
+        each["if"]["properties"]["type"]["const"]: each["then"]["properties"]["settings"]
+        for each in schema["$defs"]["ProviderSettings"]["allOf"]
+    }
     return page([
         "# Settings of the dispatcher",
         (
@@ -66,7 +71,16 @@ def settings() -> str:
             "[Variables](environment.md#what-the-dispatcher-reads) override the file, and options override both. "
             "The agent's own file is described in [site-file.md](site-file.md)."
         ),
-        *sections(SCHEMAS["settings"]()),
+        *sections(schema),
+        *(
+            part
+            for name, settings in providers.items()
+            for part in (
+                f"## Settings of the provider `{name}`",
+                f"What stands under `settings` of a provider with `type: {name}`.",
+                *sections(schema | settings, "###", f"{name}: "),
+            )
+        ),
     ])  # fmt: skip
 
 

@@ -29,13 +29,15 @@ def main(arguments: list[str] | None = None) -> int:
     )
     from federator_agent import commands
 
+    code = 1
     try:
-        return int(getattr(commands, options.verb.replace("-", "_"))(options))
-    except FederatorError as error:
-        print(f"federator-agent: {error.describe()}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+        code = int(getattr(commands, options.verb.replace("-", "_"))(options))
+    except* FederatorError as faults:
+        for each in faults.exceptions:
+            print(f"federator-agent: {each}", file=sys.stderr)
+    except* KeyboardInterrupt:
+        code = 130
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

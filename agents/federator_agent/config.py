@@ -1,6 +1,6 @@
 """`site.yaml`, a rented machine's user data, and the environment, into settings. Nothing else in the agent reads these.
 
-Every error names the file, the line, the field and the remedy. What the file does not say about the host is looked up on it.
+All that is wrong is told at once, with the file, the line, the field and the remedy. What the file does not say about the host is looked up on it.
 """
 
 import os
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.errors import Invalid
 from federator.model.sites import SiteKind
+from federator.wire.faults import read_whole, told_in
 from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
@@ -110,23 +111,10 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> AgentSet
 def parse(
     text: str, source: str, environ: Mapping[str, str], record: type[SiteFile] = SiteFile
 ) -> AgentSettings:
-    """Settings from YAML text. Raises `Invalid` that says where in `source`."""
-    lines: dict[str, int] = {}
-    try:
+    """Settings from YAML text. Raises `Invalid` that says where in `source`, or an ExceptionGroup of all that is wrong."""
+    with told_in(source):
         document = read_document(text)
-        lines = document.lines
-        return _settings(decode(document.value, record, "$"), environ)
-    except FederatorError as error:
-        line = _line(lines, error.field)
-        where = f"{source}, line {line}" if line else source
-        raise Invalid(f"{where}: {error.describe()}") from None
-
-
-def _line(lines: dict[str, int], path: str | None) -> int | None:
-    """The line of a field, or of the nearest thing around it that has one."""
-    while path and path not in lines:
-        path = path[: max(path.rfind("."), path.rfind("["), 0)]
-    return lines.get(path) if path else None
+    return read_whole(lambda value: _settings(decode(value, record, "$"), environ), document, source)
 
 
 def _settings(file: SiteFile, environ: Mapping[str, str]) -> AgentSettings:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from federator.cli.output import show_data
-from federator.wire.schema import file_schema
+from federator.wire.schema import file_schema, record_schema
 
 File = Literal["job", "policy", "settings", "site", "solver-plan", "solver-problem"]
 
@@ -34,8 +34,22 @@ def _policy() -> dict[str, Any]:
 
 def _settings() -> dict[str, Any]:
     from federator.settings import Settings
+    from federator_providers.aws.settings import AwsSettings
+    from federator_providers.local.settings import LocalSettings
 
-    return file_schema(Settings, "Settings of the dispatcher of Federator")
+    schema = file_schema(Settings, "Settings of the dispatcher of Federator")
+    providers = {"aws": record_schema(AwsSettings), "local": record_schema(LocalSettings)}
+    parts = schema["$defs"]
+    parts["ProviderSettings"]["allOf"] = [
+        {
+            "if": {"properties": {"type": {"const": name}}},
+            "then": {"properties": {"settings": {"$ref": each["$ref"]}}},
+        }
+        for name, each in providers.items()
+    ]
+    for each in providers.values():
+        parts |= each["$defs"]
+    return schema
 
 
 def _site() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from federator.wire.yamltext import Document
 
 MOST = 20
 """So many faults of one document are told."""
+T = TypeVar("T")
 ErrorType = TypeVar("ErrorType", bound=FederatorError)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
@@ -26,8 +27,8 @@ def every_fault(read: Callable[[object], object], value: object) -> list[Permane
             read(value)
         except Permanent as fault:
             path = fault.field or "$"
-            if path not in told and not any(each.startswith((f"{path}.", f"{path}[")) for each in told):
-                faults.append(fault)  # else it may only miss what was taken out of it
+            if not any(_holds(path, each) or _holds(each, path) for each in told):
+                faults.append(fault)  # else it may only miss what was taken out
             while path in told:  # it is gone, and missed there: do without what it was a part of
                 path = path[: max(path.rfind("."), path.rfind("["), 0)]
             told.add(path)
@@ -37,6 +38,21 @@ def every_fault(read: Callable[[object], object], value: object) -> list[Permane
         else:
             break
     return faults
+
+
+def _holds(path: str, other: str) -> bool:
+    """Whether the one is the other, or holds it."""
+    return other == path or other.startswith((f"{path}.", f"{path}["))
+
+
+def read_whole(read: Callable[[object], T], document: Document, file: object) -> T:
+    """What `read` makes of the document of a file. Raises all that is wrong with it, each with file and line in front."""
+    try:
+        return read(document.value)
+    except Permanent:
+        faults = in_lines(document, every_fault(read, document.value))
+        raise_all([_in_file(file, fault) for fault in faults])
+        raise
 
 
 def raise_all(faults: list[Permanent]) -> None:
@@ -66,8 +82,12 @@ def told_in(file: object) -> Iterator[None]:
     try:
         yield
     except Permanent as error:
-        gap = "," if error.message.startswith("line ") else ":"
-        raise type(error)(f"{file}{gap} {error.message}", field=error.field, remedy=error.remedy) from None
+        raise _in_file(file, error) from None
+
+
+def _in_file(file: object, error: Permanent) -> Permanent:
+    gap = "," if error.message.startswith("line ") else ":"
+    return type(error)(f"{file}{gap} {error.message}", field=error.field, remedy=error.remedy)
 
 
 def unreadable(file: object, error: Exception, field: str | None) -> Invalid:

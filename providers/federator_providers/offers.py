@@ -1,10 +1,19 @@
 """What settings of providers have in common: a list of types of machines, each offered in one or two markets, every name once."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
+
+from msgspec import Meta
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Offer
+from federator.wire.fields import duration
+
+Usd = Annotated[float, Meta(ge=0, le=1_000_000_000)]
+Many = Annotated[int, Meta(ge=0, le=10_000_000)]
+Markets = Annotated[tuple[Literal["on-demand", "spot"], ...], Meta(min_length=1)]
+Span = Annotated[float, duration("3m", low_s=0.0)]
+"""Seconds, written with a unit; none at all is one, too."""
 
 
 class Given(Protocol):
@@ -37,12 +46,3 @@ def offers_by_name(
                 )
             offers[offer.name] = offer
     return offers
-
-
-def check_offer(entry: Given, not_below_zero: Iterable[str], path: str) -> None:
-    """Raise `Invalid` for an entry without a market, or with a figure below zero."""
-    if not entry.market:
-        raise Invalid("is empty", field=f"{path}.market", remedy="write [on-demand], [spot] or both")
-    for key in not_below_zero:
-        if (getattr(entry, key) or 0) < 0:
-            raise Invalid("is below zero", field=f"{path}.{key}")

@@ -112,14 +112,14 @@ class Prices:
         except Transient as error:
             log.warning("provider %s: spot prices stay as they were: %s", self._provider, error)
             return
-        self._ask_spot_at_s = now_s + self._configuration.refresh_s
+        self._ask_spot_at_s = now_s + self._configuration.given.refresh_prices_every_s
         for each in sorted(history, key=lambda entry: entry["Timestamp"]):
             if each["AvailabilityZone"] in self._zones:
                 self._spot_usd_h[each["InstanceType"], each["AvailabilityZone"]] = float(each["SpotPrice"])
 
     async def _ask_price_list(self, types: Sequence[str], now_s: float) -> None:
         """A right that is missing costs fresh prices and nothing else."""
-        self._ask_list_at_s = now_s + self._configuration.refresh_s
+        self._ask_list_at_s = now_s + self._configuration.given.refresh_prices_every_s
         found = {}
         try:
             for name in types:

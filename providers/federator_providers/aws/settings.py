@@ -1,17 +1,18 @@
 """Settings of the `aws` provider, and the offers that they make. Credentials are none of them: boto3 finds those by itself."""
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta, field
 from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer, Stock
-from federator.wire.fields import duration_s
+from federator.wire.fields import Text, duration
 from federator.wire.records import decode
 from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, SPOT_AS_OF, InstanceType
-from federator_providers.offers import check_offer, offers_by_name
+from federator_providers.offers import Many, Markets, Span, Usd, offers_by_name
 
 BOOT = """\
 systemd-run --unit=federator-agent \
@@ -19,31 +20,32 @@ systemd-run --unit=federator-agent \
 --setenv=FEDERATOR_NOTICES="$FEDERATOR_NOTICES" federator-agent serve"""
 """A unit of its own, so that cloud-init ends and the agent stays."""
 CATALOGUED = f"catalogue of {AS_OF}"
+Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
-class OfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AwsOfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One type of machine that may be rented."""
 
-    instance_type: str
-    """A type of the catalogue, such as `g5.xlarge`."""
-    market: tuple[Literal["on-demand", "spot"], ...] = ("on-demand",)
+    instance_type: Annotated[str, Meta(examples=["g5.xlarge"])]
+    """A type of the catalogue."""
+    market: Markets = ("on-demand",)
     """Where it is rented: each market is an offer of its own."""
-    price_usd_h: float | None = None
+    price_usd_h: Usd | None = None
     """On demand, in USD per hour: what you pay, whatever the price list says; by default the catalogue's in its region, until the price list has answered."""
-    spot_price_usd_h: float | None = None
+    spot_price_usd_h: Usd | None = None
     """What is assumed on the spot market, in USD per hour, until the API has answered; the catalogue's in its region."""
-    boot_delay: str = "3m"
-    """From launch until the agent has joined."""
-    max_instances: int = 4
+    boot_delay_s: Span = field(name="boot_delay", default=180.0)
+    """From launch until the agent has joined. Left out: `3m`."""
+    max_instances: Many = 4
     """How many there may be at once, in each market; more is sold out. `quotas` limit a family as a whole."""
 
 
 class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the account may have at once of some families of machines in one market, whatever their types: a quota of EC2's, in vCPUs."""
 
-    families: tuple[str, ...]
+    families: Texts
     """How the names of their types begin: `[g, vt]`, `[p]`, or `[p5]` where that has a quota of its own."""
-    vcpus: int
+    vcpus: Many
     """Of all machines that run in this region, of whoever shares the account, too."""
     market: Literal["on-demand", "spot"] = "on-demand"
     """Each market has quotas of its own."""
@@ -61,13 +63,13 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AwsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything that the provider needs to know."""
 
-    region: str
-    """Such as `us-east-1`."""
-    zones: tuple[str, ...]
+    region: Annotated[Text, Meta(examples=["us-east-1"])]
+    """Region of EC2."""
+    zones: Texts
     """Availability zones, tried in this order on demand, and the cheapest first on the spot market."""
-    image: str
+    image: Text
     """Id of the machine image: with the GPU's driver, Federator's agent and cloud-init."""
-    offers: tuple[OfferSettings, ...]
+    offers: Annotated[tuple[AwsOfferSettings, ...], Meta(min_length=1)]
     """What may be rented."""
     quotas: tuple[QuotaSettings, ...] = ()
     """What the account's quotas allow of whole families. A machine counts towards the first that is about it."""
@@ -85,11 +87,13 @@ class AwsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Another address of the Price List API."""
     boot: str = BOOT
     """What root's shell runs at first boot, with `FEDERATOR_USER_DATA_FILE`, `FEDERATOR_AGENT_STATE_DIR` and `FEDERATOR_NOTICES` set."""
-    egress_usd_per_gib: float = 0.09
+    egress_usd_per_gib: Usd = 0.09
     """Price of a GiB that leaves a machine for the internet."""
-    refresh_prices_every: str = "10m"
-    """How often EC2 is asked what spot machines cost, and, until it has answered, the price list what others do; that is good for a day."""
-    calls_at_once: int = 4
+    refresh_prices_every_s: Annotated[float, duration("10m", low_s=60.0)] = field(
+        name="refresh_prices_every", default=600.0
+    )
+    """How often EC2 is asked what spot machines cost, and, until it has answered, the price list what others do; that is good for a day. Left out: `10m`."""
+    calls_at_once: Annotated[int, Meta(ge=1, le=64)] = 4
     """Threads, and so requests to the API, at the same time."""
 
 
@@ -98,7 +102,6 @@ class AwsConfiguration(msgspec.Struct, frozen=True):
 
     given: AwsSettings
     offers: dict[str, Offer]
-    refresh_s: float
 
     @property
     def catalogued(self) -> list[str]:
@@ -118,8 +121,7 @@ def read_settings(provider: str, settings: object) -> AwsConfiguration:
     offers = offers_by_name(
         given.offers, lambda each, at: _offers(provider, given, each, at), f"{path}.offers"
     )
-    refresh_s = duration_s(given.refresh_prices_every, f"{path}.refresh_prices_every", low_s=60.0)
-    return AwsConfiguration(given, offers, refresh_s)
+    return AwsConfiguration(given, offers)
 
 
 def quota_of(quotas: Iterable[QuotaSettings], instance_type: str, market: str) -> QuotaSettings | None:
@@ -128,9 +130,6 @@ def quota_of(quotas: Iterable[QuotaSettings], instance_type: str, market: str) -
 
 
 def _check(given: AwsSettings, path: str) -> None:
-    for key in ("region", "zones", "image", "offers"):
-        if not getattr(given, key):
-            raise Invalid("is empty", field=f"{path}.{key}", remedy="write at least one")
     for zone in given.zones:
         if not zone.startswith(given.region):
             raise Invalid(
@@ -139,29 +138,13 @@ def _check(given: AwsSettings, path: str) -> None:
     for zone in given.subnets:
         if zone not in given.zones:
             raise Invalid(f"{zone!r} is not in zones", field=f"{path}.subnets", remedy="add it to zones")
-    _check_quotas(given.quotas, f"{path}.quotas")
-    if given.egress_usd_per_gib < 0:
-        raise Invalid("is below zero", field=f"{path}.egress_usd_per_gib")
-    if not 1 <= given.calls_at_once <= 64:
-        raise Invalid("is out of range", field=f"{path}.calls_at_once", remedy="write 1 to 64")
-
-
-def _check_quotas(quotas: Sequence[QuotaSettings], path: str) -> None:
-    for index, quota in enumerate(quotas):
-        if not all(quota.families) or not quota.families:
-            raise Invalid(
-                "is empty",
-                field=f"{path}[{index}].families",
-                remedy="write how types begin, such as [g, vt]",
-            )
-        if quota.vcpus < 0:
-            raise Invalid("is below zero", field=f"{path}[{index}].vcpus")
-    names = [quota.name for quota in quotas]
+    names = [quota.name for quota in given.quotas]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise Invalid(f"{twice[0]} is listed twice", field=path, remedy="keep one of them")
+        remedy = "keep one of them"
+        raise Invalid(f"{twice[0]} is listed twice", field=f"{path}.quotas", remedy=remedy)
 
 
-def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: str) -> list[Offer]:
+def _offers(provider: str, settings: AwsSettings, given: AwsOfferSettings, path: str) -> list[Offer]:
     """One offer for each market in which the type may be rented."""
     row = CATALOGUE.get(given.instance_type)
     if row is None:
@@ -170,7 +153,6 @@ def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: st
             field=f"{path}.instance_type",
             remedy=f"take one of {', '.join(CATALOGUE)}",
         )
-    check_offer(given, ("price_usd_h", "spot_price_usd_h", "max_instances"), path)
     written = {
         Market.ON_DEMAND: ("price_usd_h", given.price_usd_h),
         Market.SPOT: ("spot_price_usd_h", given.spot_price_usd_h),
@@ -184,7 +166,7 @@ def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: st
                 field=f"{path}.{key}",
                 remedy="write the price in USD per hour",
             )
-        offer = _offer(provider, settings, given, row, market, path)
+        offer = _offer(provider, settings, given, row, market)
         if price_usd_h is not None:
             offer = replace(offer, price_usd_h=price_usd_h, price_source="")
         made.append(offer)
@@ -194,10 +176,9 @@ def _offers(provider: str, settings: AwsSettings, given: OfferSettings, path: st
 def _offer(
     provider: str,
     settings: AwsSettings,
-    given: OfferSettings,
+    given: AwsOfferSettings,
     row: InstanceType,
     market: Market,
-    path: str,
 ) -> Offer:
     """At the catalogue's price."""
     spot = market is Market.SPOT
@@ -215,7 +196,7 @@ def _offer(
         memory_mib=row.memory_gib * 1024,
         price_usd_h=row.spot_usd_h if spot else row.on_demand_usd_h,
         price_source=f"estimate of {SPOT_AS_OF}" if spot else CATALOGUED,
-        delay_s=duration_s(given.boot_delay, f"{path}.boot_delay", low_s=0.0),
+        delay_s=given.boot_delay_s,
         available=given.max_instances,
         stock=Stock(quota.name, quota.vcpus, each=row.vcpus, unit="vCPUs") if quota else msgspec.UNSET,
         egress_usd_per_gib=settings.egress_usd_per_gib,

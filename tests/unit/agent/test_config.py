@@ -7,6 +7,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.sites import SiteKind
 from federator_agent import config
+from federator_agent.__main__ import main
 from federator_agent.config import USER_DATA_VARIABLE, AgentSettings
 from federator_agent.core.lent_capacity import Hours
 from federator_agent.site_file import SiteFile, UserData
@@ -89,6 +90,15 @@ def test_errors_name_file_line_field_and_remedy(text: str, words: list[str]) -> 
         parse(text)
     for word in ["site.yaml", *words]:
         assert word in str(caught.value)
+
+
+def test_all_that_is_wrong_is_told_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "site.yaml"
+    file.write_text("site: a\nwatch_gpus: sometimes\nreport_every: 5\nimages: vm\n")
+    assert main(["check", "--config", str(file)]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1] for line in told] == ["$.watch_gpus", "$.report_every", "$.images"]
+    assert [f"line {number}: " in line for number, line in enumerate(told, 2)] == [True] * 3
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,35 @@ def test_numbers_and_stages_that_mean_nothing_are_refused(
     assert words in raised.value.describe()
 
 
+def test_all_that_is_wrong_is_told_at_once_each_with_its_line_and_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text(
+        "turn: {stages: [magic]}\n"
+        "server: {port: 99999}\n"
+        "retention:\n  jobbs: 5\n"
+        "providers:\n"
+        "  ec2:\n    type: aws\n    site: ec2\n    settings: {region: us-east-1, zones: [], image: ami-1, offers: [], calls_at_once: 0}\n"
+        "  trial:\n    type: locale\n    site: trial\n"
+        "  here:\n    type: local\n    settings: {state_dir: /x, command: [run], spot: {no_capacity_share: 2}}\n    site: here\n"
+    )
+    with pytest.raises(ExceptionGroup) as raised:
+        load_settings(file)
+    told = [str(each) for each in raised.value.exceptions]
+    for field, line, remedy in (
+        ("$.turn.stages", 1, "there are greedy"),
+        ("$.server.port", 2, "write 0 to 65535"),
+        ("$.retention.jobbs", 4, "did you mean jobs?"),
+        ("$.providers.ec2.settings.zones", 9, "write at least 1"),
+        ("$.providers.ec2.settings.offers", 9, "write at least 1"),
+        ("$.providers.ec2.settings.calls_at_once", 9, "from 1 to 64"),
+        ("$.providers.trial.type", 11, "write aws, local"),
+        ("$.providers.here.settings.spot.no_capacity_share", 15, "from 0 to 1"),
+    ):
+        (one,) = [each for each in told if each.startswith(f"{field}: {file}, line {line}: ")]
+        assert remedy in one
+    assert len(told) == 8
+
+
 def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "dispatcher.yaml"
     file.write_text("turn: {}\nturn: {}\n")

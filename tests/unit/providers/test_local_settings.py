@@ -37,7 +37,7 @@ def read_offer(**changes: object) -> LocalConfiguration:
         ("text", "$.providers.cloud.settings", "write a mapping"),
         ({"command": ["x"]}, "$.providers.cloud.settings.state_dir", "missing"),
         ({"state_dir": "/x"}, "$.providers.cloud.settings.command", "missing"),
-        ({"state_dir": "/x", "command": []}, "$.providers.cloud.settings.command", "empty"),
+        ({"state_dir": "/x", "command": []}, "$.providers.cloud.settings.command", "at least 1"),
         ({"state_dir": "", "command": ["x"]}, "$.providers.cloud.settings.state_dir", "empty"),
         ({"state_dir": "/x", "command": "x"}, "$.providers.cloud.settings.command", "a list"),
         ({"state_dir": "/x", "command": ["x"], "offer": []}, "$.providers.cloud.settings.offer", "offers"),
@@ -45,7 +45,7 @@ def read_offer(**changes: object) -> LocalConfiguration:
         (
             {"state_dir": "/x", "command": ["x"], "egress_usd_per_gib": -1},
             "$.providers.cloud.settings.egress_usd_per_gib",
-            "below",
+            "from 0 to",
         ),
         (
             {"state_dir": "/x", "command": ["x"], "offers": [{"instance_type": "p9"}]},

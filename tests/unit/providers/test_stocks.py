@@ -69,7 +69,7 @@ def test_a_local_cloud_counts_gpus_of_a_model() -> None:
     assert small.stock == spot.stock == Stock("A100 GPUs", 8, each=1, unit="GPUs")
     assert large.stock == replace(small.stock, each=8)
     assert not other.stock
-    with pytest.raises(Invalid, match="below zero"):
+    with pytest.raises(Invalid, match="from 0 to"):
         read_local("cloud", given | {"gpu_quotas": {"A100": -1}})
 
 
@@ -102,7 +102,7 @@ def test_quotas_of_ec2_count_vcpus_of_a_family_in_a_market() -> None:
     ("quota", "field"),
     [
         ({"families": [], "vcpus": 1}, "quotas[0].families"),
-        ({"families": [""], "vcpus": 1}, "quotas[0].families"),
+        ({"families": [""], "vcpus": 1}, "quotas[0].families[0]"),
         ({"families": ["g"], "vcpus": -1}, "quotas[0].vcpus"),
     ],
 )

@@ -28,6 +28,18 @@ def test_each_fault_is_told_once(document: object, expected: list[str]) -> None:
     assert fields(document) == expected
 
 
+def test_what_is_missing_because_something_above_it_was_taken_out_is_no_fault() -> None:
+    whole = {"keys": {"one": 1, "two": "?"}}
+
+    def read(value: object) -> None:
+        keys = value.get("keys", {}) if isinstance(value, dict) else {}
+        for key in ("one", "two"):
+            if not isinstance(keys.get(key), int):
+                raise Invalid("is missing", field=f"$.keys.{key}")
+
+    assert [fault.field for fault in every_fault(read, whole)] == ["$.keys.two"]
+
+
 def test_it_comes_to_an_end() -> None:
     assert len(fields({"run": "x"} | {f"field{n}": n for n in range(100)})) == MOST
 
