@@ -5,17 +5,19 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 from aiohttp import web
 
 from federator.api.access import not_yours, relations, require_no_series
 from federator.api.attempts import attempt_rows
-from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Cursor, require_type
+from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, require_type
+from federator.api.job_cursors import cursor_of, read_cursor
 from federator.api.parser_threads import in_thread
 from federator.api.problems import problem_of
 from federator.control.queries.ahead import ahead_of
+from federator.control.queries.job_lists import NEWEST_FIRST, Sorting, Wanted
 from federator.control.submission.acceptance import Submission
 from federator.control.submission.reruns import request_again
 from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
@@ -29,6 +31,7 @@ from federator.wire.http import (
     ArrayDetail,
     JobAction,
     JobDetail,
+    JobOrder,
     JobPage,
     JobPatch,
     Preview,
@@ -46,23 +49,36 @@ STEP_LINES = 20
 JOB_MIB = 1
 """Of one job file, or of one line of many: what is in it is kept with the job."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+ORDERS: dict[str, JobOrder] = {name: name for name in get_args(JobOrder)}
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs to list; all that are given must hold. `status` is a comma list, `label` is KEY=VALUE and may repeat."""
+    """Which jobs to list; all that are given must hold. `status` is a comma list, `label` is KEY=VALUE and may repeat. Times are seconds since the epoch."""
 
     mine: bool = False
+    owner: str = ""
     queue: str = ""
     status: str = ""
     name: str = ""
+    text: Annotated[str, msgspec.Meta(max_length=100)] = ""
+    """What the name has somewhere, or the id begins with; capitals do not matter."""
+    reason: str = ""
+    """The kind of the reason why it waits, or is as it is: see Kinds of reasons."""
+    since: float | None = None
+    """Submitted at that time or after it,"""
+    until: float | None = None
+    """and before this one."""
     site: str = ""
     array: str = ""
     series: str = ""
     collapse: bool = False
     """Whether an array is one line."""
     label: tuple[str, ...] = ()
-    after: Cursor | None = None
+    sort: str = ""
+    """By deadline, ends, finished, gpus, name, owner, priority, queue, reason, site, spent, started, starts, status or submitted, with `-` before it the largest first; left out: the newest first. An array comes where the first of its tasks does."""
+    after: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._:-]{1,600}$")] | None = None
+    """What the page before this one, in the same order, gave as `next_after`."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
@@ -77,22 +93,31 @@ async def submit(call: Call) -> Submitted | web.StreamResponse:
 
 
 async def list_jobs(call: Call) -> JobPage:
-    """A page of jobs, newest first."""
+    """A page of jobs, newest first or in the order that was asked for."""
     query = call.query(JobsQuery)
-    return call.core.views.page(
-        call.caller,
-        mine=query.mine,
+    if query.mine and query.owner:
+        raise Invalid("is given beside mine", field="?owner", remedy="leave out one of them")
+    wanted = Wanted(
+        owner=call.caller.name if query.mine else query.owner,
         queue=query.queue,
-        statuses=_statuses(query.status),
+        statuses=frozenset(_statuses(query.status)),
         name=query.name,
+        text=query.text,
         site=query.site,
+        reason=query.reason,
+        since_at=query.since,
+        until_at=query.until,
         array=query.array,
         series=query.series,
         collapse=query.collapse,
         labels=_labels(query.label),
-        after=query.after,
-        limit=query.limit,
     )
+    sorting = _sorting(query.sort)
+    after = None if query.after is None else read_cursor(query.after, sorting)
+    page, last = await call.core.views.page(
+        call.caller, wanted, sorting=sorting, after=after, limit=query.limit
+    )
+    return page if last is None else msgspec.structs.replace(page, next_after=cursor_of(last, sorting))
 
 
 async def show(call: Call) -> JobDetail:
@@ -361,6 +386,16 @@ def _client_id(header: str | None, request: JobRequest) -> str | None:
         field = "Idempotency-Key" if header is not None else "$.client_id"
         raise Invalid("is not a client id", field=field, remedy="up to 128 of letters, digits and . _ : @ -")
     return client_id
+
+
+def _sorting(text: str) -> Sorting:
+    """By what, and from which end. Raises `Invalid`."""
+    if text in ("", "-submitted"):
+        return NEWEST_FIRST
+    name = text.removeprefix("-")
+    if name not in ORDERS:
+        raise Invalid(f"there is no {name[:80]!r}", field="?sort", remedy=f"known: {', '.join(ORDERS)}")
+    return Sorting(ORDERS[name], text.startswith("-"))
 
 
 def _statuses(text: str) -> tuple[JobStatus, ...]:

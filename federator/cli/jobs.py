@@ -190,9 +190,14 @@ def _say_submitted(submitted: Submitted, *, quiet: bool) -> None:
 def list_jobs(
     *,
     mine: Annotated[bool, Parameter(negative="")] = False,
+    owner: str | None = None,
     queue: str | None = None,
     status: str | None = None,
     name: str | None = None,
+    text: str | None = None,
+    reason: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
     site: str | None = None,
     array: str | None = None,
     series: str | None = None,
@@ -209,12 +214,22 @@ def list_jobs(
     ----------
     mine:
         Only your own.
+    owner:
+        Only of this person.
     queue:
         Only of this queue and those below it.
     status:
         Only with this status, or one of several: `RUNNING,PENDING`.
     name:
         Only of this name.
+    text:
+        Only with this somewhere in the name, or at the beginning of the id.
+    reason:
+        Only for a reason of this kind, such as `behind`; `-o json` shows it of each job.
+    since:
+        Only submitted in so long a time until now (`2h`), or since an instant.
+    until:
+        Only submitted before so long a time, or before an instant.
     site:
         Only at this site.
     array:
@@ -233,11 +248,17 @@ def list_jobs(
     if limit < 0:
         raise Invalid("must not be below 0", field="--limit", remedy="write 0 for all")
     listing.check(output)
+    now = time.time()
     which = JobFilter(
         mine=mine,
+        owner=owner,
         queue=queue,
         status=status.upper() if status else None,
         name=name,
+        text=text,
+        reason=reason,
+        since=moment_at(since, "--since", now) if since else None,
+        until=moment_at(until, "--until", now) if until else None,
         site=site,
         array=array,
         series=series,

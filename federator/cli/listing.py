@@ -2,20 +2,21 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from cyclopts import Group, Parameter
+from msgspec.structs import replace
 from rich.console import Group as RichGroup
 from rich.text import Text
 
 from federator.cli.columns import job_columns
 from federator.cli.layout import Column, table
-from federator.cli.output import ListFormat, console, say, show_csv, show_rows
+from federator.cli.output import ListFormat, console, show_csv, show_rows
 from federator.cli.phrases import instant
 from federator.cli.session import LONG_PATIENCE_S
 from federator.client.verbs import Verbs
 from federator.kernel.errors import Invalid
-from federator.wire.http import JobRow
+from federator.wire.http import JobOrder, JobRow
 from federator.wire.nearest import nearest
 
 if TYPE_CHECKING:
@@ -23,32 +24,12 @@ if TYPE_CHECKING:
 
     from federator.client.jobs import JobFilter
 
-MOST_SORTED = 10_000
-"""So many jobs are looked at for an order other than that of their submission."""
 WATCH_S = 2.0
 PAGE = 1000
 FRAME_LINES = 3
 """Of a terminal, beside the rows: the headline, the titles and what has no room."""
-LATE = float("inf")
-ORDERS: dict[str, Callable[[JobRow], str | float]] = {
-    "age": lambda row: -row.submitted_at,
-    "deadline": lambda row: LATE if row.deadline_at is None else row.deadline_at,
-    "ends": lambda row: LATE if row.expected_finish_at is None else row.expected_finish_at,
-    "finished": lambda row: row.finished_at or 0.0,
-    "gpus": lambda row: row.nodes * row.gpus,
-    "id": lambda row: row.id,
-    "name": lambda row: row.label,
-    "owner": lambda row: row.owner,
-    "priority": lambda row: row.priority,
-    "queue": lambda row: row.queue,
-    "site": lambda row: row.site,
-    "spent": lambda row: row.spent_usd,
-    "started": lambda row: row.started_at or 0.0,
-    "starts": lambda row: LATE if row.expected_start_at is None else row.expected_start_at,
-    "status": lambda row: row.status,
-    "submitted": lambda row: row.submitted_at,
-}
-"""What jobs may be sorted by: smallest, first or earliest first. `-` before it turns it round."""
+SAME_ORDER = {"age": "-submitted", "-age": "submitted", "id": "submitted", "-id": "-submitted"}
+"""What is another word for an order: a young job was submitted late."""
 
 
 @Parameter(name="*", group=Group("How it is shown", sort_key=80))
@@ -80,14 +61,15 @@ class Listing:
         if self.columns and output in ("json", "yaml"):
             raise Invalid("are those of tables and CSV", field="--columns", remedy="JSON has every field")
 
-    def order(self) -> tuple[Callable[[JobRow], str | float], bool] | None:
-        """What to sort by, and whether the largest come first. Raises `Invalid`."""
+    def order(self) -> str | None:
+        """What to sort by, as the dispatcher calls it. Raises `Invalid`."""
         if self.sort is None:
             return None
-        name = self.sort.removeprefix("-").lower()
-        if name not in ORDERS:
-            raise _unknown(self.sort, ORDERS, "--sort")
-        return ORDERS[name], self.sort.startswith("-")
+        asked = self.sort.lower()
+        known = ("age", "id", *get_args(JobOrder))
+        if asked.removeprefix("-") not in known:
+            raise _unknown(self.sort, known, "--sort")
+        return SAME_ORDER.get(asked, asked)
 
     def chosen(self, columns: Iterable[Column[JobRow]]) -> tuple[Column[JobRow], ...]:
         """The columns that were asked for. Raises `Invalid` for one that there is not."""
@@ -110,18 +92,13 @@ class Listing:
 
     async def collected(self, client: Verbs, which: "JobFilter", limit: int) -> tuple[list[JobRow], int]:
         """At most so many jobs (0: all) in the order that was asked for, and how many there are."""
-        order = self.order()
-        wanted = limit if order is None else MOST_SORTED
+        which = replace(which, sort=self.order())
         rows: list[JobRow] = []
-        page = await client.jobs(which, limit=min(wanted or PAGE, PAGE))
+        page = await client.jobs(which, limit=min(limit or PAGE, PAGE))
         rows += page.jobs
-        while page.next_after and not (wanted and len(rows) >= wanted):
+        while page.next_after and not (limit and len(rows) >= limit):
             page = await client.jobs(which, after=page.next_after, limit=PAGE)
             rows += page.jobs
-        if order is not None:
-            if page.next_after:
-                say(f"the newest {len(rows):,} of {page.total:,} jobs are sorted")
-            rows.sort(key=order[0], reverse=order[1])
         return rows[: limit or None], page.total
 
     def show(self, rows: Sequence[JobRow], now: float, output: ListFormat) -> None:

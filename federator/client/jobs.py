@@ -50,22 +50,33 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list; what is not set admits all. `label` is `key=value`."""
 
     mine: bool = False
+    owner: str | None = None
     queue: str | None = None
     status: str | None = None
     """One status, or several with commas between."""
     name: str | None = None
+    text: str | None = None
+    """What the name has somewhere, or the id begins with."""
+    reason: str | None = None
+    """The kind of the reason why it waits, or is as it is."""
+    since: float | None = None
+    """Submitted at that time or after it (seconds since the epoch),"""
+    until: float | None = None
+    """and before this one."""
     site: str | None = None
     array: str | None = None
     series: str | None = None
     label: str | None = None
     collapse: bool = False
     """An array as one line."""
+    sort: str | None = None
+    """By what: `deadline`, or `-spent` for the largest first; see `JobOrder`. None: the newest first."""
 
     def query(self) -> dict[str, str]:
         """As the query of a request."""
         given = msgspec.structs.asdict(self)
         return {
-            key: "true" if value is True else value
+            key: "true" if value is True else str(value)
             for key, value in given.items()
             if value not in (None, False)
         }
@@ -159,7 +170,7 @@ class JobVerbs:
     async def jobs(
         self, which: JobFilter | None = None, *, after: str | None = None, limit: int = PAGE
     ) -> JobPage:
-        """One page of jobs, newest first; `next_after` of the answer is the next call's `after`."""
+        """One page of jobs in the order of the filter; `next_after` of the answer is the next call's `after`."""
         query = (which or JobFilter()).query() | {"limit": str(limit)} | ({"after": after} if after else {})
         return await self.transport.call("GET", "/v1/jobs", JobPage, query=query)
 

@@ -283,6 +283,12 @@ class ArrayDetail(msgspec.Struct, frozen=True, kw_only=True):
     """Indices of those that have collected outputs."""
 
 
+JobOrder = Literal[
+    "deadline", "ends", "finished", "gpus", "name", "owner", "priority", "queue", "reason", "site", "spent", "started", "starts", "status", "submitted",
+]  # fmt: skip
+"""What jobs can be sorted by."""
+
+
 class JobPage(msgspec.Struct, frozen=True):
     """A page of jobs, newest first unless asked otherwise. `next_after` goes into `?after=`."""
 

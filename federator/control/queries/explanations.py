@@ -55,12 +55,24 @@ class Explainer:
         self._last: Aftermath | None = None
 
     def waiting(self, job_id: str) -> Waiting | None:
-        """What the newest plan says of a job that it did not start; of one that it did not see, what follows from it."""
+        """What the newest plan says of a job that it did not start, in words; of one that it did not see, what follows from it."""
+        found = self.found(job_id)
+        return None if found is None else told_waiting(found, self._now())
+
+    def found(self, job_id: str) -> Waiting | None:
+        """The same without the words, for whoever looks at very many."""
         aside = self._turn.aside.of(self._records.jobs[job_id])
         if aside is not None:
             return Waiting(job=job_id, kind=SET_ASIDE, because=aside.because, reason=SET_ASIDE)
-        found = self._turn.waiting.get(job_id) or self._outside(job_id)
-        return None if found is None else told_waiting(found, self._now())
+        return self._turn.waiting.get(job_id) or self._outside(job_id)
+
+    def reason_of(self, job: Job) -> str:
+        """The kind of the reason why a job waits, or is as it is; of what it waits for beside capacity, the sort of that."""
+        found = self.found(job.id) if job.status is JobStatus.PENDING else None
+        reason = job.reason if found is None else found.why
+        if reason is not None:
+            return str(type(reason).__struct_config__.tag)
+        return found.kind if found is not None else ""
 
     def why(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> str:
         """Why it waits, or what became of it, and that this is not sure where its hosts are not heard."""

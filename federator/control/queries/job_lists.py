@@ -1,24 +1,31 @@
-"""Lists of jobs: which match, how many, and a page of them, newest first.
+"""Lists of jobs: which match, how many, and a page of them, newest first or in another order.
 
-Owner, queue, status and what somebody is shown are answered by the index's cells, so that a page costs what it shows. A filter by name, array, site or labels begins with
-the jobs that have them, and looks at each.
+Owner, queue, status and what somebody is shown are answered by the index's cells, so that a page costs what it shows. Any other filter, such as a name, an array, a site or
+labels, begins with the jobs that have it, and looks at each.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest, nsmallest
 from itertools import chain, islice
+from typing import NamedTuple
 
 from federator.control.administration.visibility import Sight
+from federator.control.queries.job_orders import JobOrders, Key, Order, in_order
 from federator.control.record.job_index import CellKey, Cells, cell_of
 from federator.control.record.records import Records
 from federator.kernel.errors import Invalid, NotFound
+from federator.kernel.ids import earliest
 from federator.model.jobs import Job
 from federator.model.queues import under
 from federator.wire.addresses import begins_id, in_ranges, may_be_id, read_address
+from federator.wire.http import JobOrder
 
 MOST_ALIKE = 1000
 """Jobs whose ids begin alike that are looked at: tasks of an array do, and some may not be shown."""
+
+LEEWAY_S = 60.0
+"""By so much the moment in a job's id and that of its submission may differ: of a long batch, the one is made after the other."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,15 @@ class Wanted:
     """With all queues below it."""
     statuses: frozenset[str] = frozenset()
     name: str = ""
+    text: str = ""
+    """What its name has somewhere, or its id begins with; capitals do not matter."""
     site: str = ""
     """Where it runs, or ran last."""
+    reason: str = ""
+    """The kind of the reason why it waits, or is as it is."""
+    since_at: float | None = None
+    until_at: float | None = None
+    """Submitted at or after the one, and before the other."""
     array: str = ""
     series: str = ""
     collapse: bool = False
@@ -50,34 +64,166 @@ class Wanted:
     @property
     def by_cells_alone(self) -> bool:
         """Whether nothing but owner, queue and status is asked for."""
-        return not (self.name or self.site or self.array or self.series or self.labels)
+        asked = (self.name, self.text, self.site, self.reason, self.array, self.series, self.labels)
+        return not any(asked) and self.since_at is None and self.until_at is None
 
 
-def listed(
-    records: Records, sight: Sight, wanted: Wanted, *, after: str | None, limit: int
-) -> tuple[list[str], int]:
-    """At most `limit` ids of wanted jobs that are shown and older than `after`, newest first; and how many there are in all."""
-    if wanted.by_cells_alone:
-        more = [name for name in sight.at_their_site() if wanted.has(cell_of(records.jobs[name]))]
+class Sorting(NamedTuple):
+    """In which order; `name` None: of submission, which is that of the ids."""
+
+    name: JobOrder | None = None
+    largest: bool = True
+    """Whether the largest come first, which of submission are the newest."""
+
+
+class Listed(NamedTuple):
+    """A page: ids of jobs, or of arrays, each with its place in the order, and how many there are in all."""
+
+    keys: list[Key]
+    total: int
+
+
+EVERY_JOB = Wanted()
+NEWEST_FIRST = Sorting()
+Test = Callable[[Job], bool]
+
+
+class _In(NamedTuple):
+    """A page of an order (None: of submission): after which place, and how many."""
+
+    order: Order | None
+    largest: bool
+    after: Key | None
+    limit: int
+
+
+class JobLists:
+    """Answers which jobs are wanted."""
+
+    def __init__(self, records: Records, orders: JobOrders) -> None:
+        self._records = records
+        self._orders = orders
+
+    async def page(
+        self, sight: Sight, wanted: Wanted, sorting: Sorting, *, after: Key | None, limit: int
+    ) -> Listed:
+        """At most `limit` wanted jobs that are shown and come after `after`, and how many there are in all."""
+        reasons = await self._orders.of("reason") if wanted.reason else None
+        newest_first = sorting.name is None and sorting.largest
+        order = None if newest_first else await self._orders.of(sorting.name or "submitted")
+        more = sight.at_their_site() if wanted.by_cells_alone else []
+        more = [name for name in more if wanted.has(cell_of(self._records.jobs[name]))]
+        if wanted.by_cells_alone and not (more and wanted.collapse):
+            return self._by_cells(sight, wanted, _In(order, sorting.largest, after, limit), more)
+        found = self._found(sight, wanted, reasons)
+        keys = list(self._keys(found, order, collapse=wanted.collapse, largest=sorting.largest))
+        if after is None:
+            left: Iterable[Key] = keys
+        else:
+            left = (key for key in keys if (key < after if sorting.largest else key > after))
+        return Listed((nlargest if sorting.largest else nsmallest)(limit, left), len(keys))
+
+    def _by_cells(self, sight: Sight, wanted: Wanted, how: "_In", more: list[str]) -> Listed:
+        """`more` are wanted too, and in none of the cells that are."""
+        index = self._records.index
 
         def has(cell: CellKey) -> bool:
             return wanted.has(cell) and sight.cell(cell)
 
-        cells = records.index.of_cells(has, more)
-        if not wanted.collapse:
-            return list(islice(cells.before(after), limit)), len(cells)
-        if not more:
-            lines = islice(_collapsed(records, cells, after), limit)
-            return list(lines), len(cells) - records.index.more_tasks(has)
-    few, tests = _narrowed(records, wanted)
-    if not sight.everything:
-        tests.append(sight.job)
-    jobs = records.jobs
-    found = sorted(name for name in few if name in jobs and all(test(jobs[name]) for test in tests))
-    if wanted.collapse:
-        found = sorted({jobs[name].array or name for name in found})
-    end = len(found) if after is None else bisect_left(found, after)
-    return found[max(0, end - limit) : end][::-1], len(found)
+        cells = index.of_cells(has, more)
+        total = len(cells) - (index.more_tasks(has) if wanted.collapse else 0)
+        if how.order is None:
+            before = how.after[1] if how.after is not None else None
+            ids = _collapsed(self._records, cells, before) if wanted.collapse else cells.before(before)
+            return Listed([("", name) for name in islice(ids, how.limit)], total)
+        lists = how.order.lists(has, tasks=not wanted.collapse)
+        if more:
+            lists.append(sorted(map(how.order.key, more)))
+        if wanted.collapse:
+            arrays = index.arrays_of(has)
+            lists.append(sorted(how.order.of_array(*each, largest=how.largest) for each in arrays))
+        return Listed(list(islice(in_order(lists, how.after, largest=how.largest), how.limit)), total)
+
+    def _found(self, sight: Sight, wanted: Wanted, reasons: Order | None) -> list[str]:
+        """All that are wanted and shown, in no order."""
+        few, tests = self._narrowed(sight, wanted, reasons)
+        if not sight.everything:
+            tests.append(sight.job)
+        jobs = self._records.jobs
+        found = [name for name in few if name in jobs]
+        for test in tests:
+            found = [name for name in found if test(jobs[name])]
+        return found
+
+    def _keys(
+        self, found: Iterable[str], order: Order | None, *, collapse: bool, largest: bool
+    ) -> Iterable[Key]:
+        """Where they come; of the tasks of an array as one, the array."""
+        key = order.key if order is not None else lambda name: ("", name)
+        if not collapse:
+            return map(key, found)
+        lines: dict[str, Key] = {}
+        for name in found:
+            line = self._records.jobs[name].array or name
+            new = (key(name)[0], line)
+            lines[line] = (max if largest else min)(lines.get(line, new), new)
+        return lines.values()
+
+    def _narrowed(
+        self, sight: Sight, wanted: Wanted, reasons: Order | None
+    ) -> tuple[Iterable[str], list[Test]]:
+        """Jobs among which are all that are wanted, and what is still to be asked of each."""
+        sources = list(self._sources(wanted))
+        if reasons is not None:
+            sources.append(
+                (
+                    lambda: reasons.equal(wanted.reason, wanted.has),
+                    lambda job: reasons.has(job.id, wanted.reason),
+                )
+            )
+        if not sources:
+            index, more = self._records.index, sight.at_their_site()
+            cells = index.of_cells(lambda cell: wanted.has(cell) and sight.cell(cell), more)
+            return _between(cells, wanted), list(self._tests(wanted))
+        (source, sure), *others = sources
+        tests = [test for _, test in others]
+        if wanted.site and not others:
+            tests.append(sure)  # it was there once, and may be elsewhere now
+        return source(), [*tests, *self._tests(wanted)]
+
+    def _sources(self, wanted: Wanted) -> Iterator[tuple[Callable[[], Iterable[str]], Test]]:
+        """Where the jobs are that have what is asked for, those of which there are the fewest first, and how to tell one of them."""
+        records, index = self._records, self._records.index
+        if wanted.array:
+            tasks = records.arrays.get(wanted.array, {})
+            yield lambda: tasks, lambda job: job.array == wanted.array
+        if wanted.series:
+            runs = (
+                jobs for jobs in records.runs.values() if next(iter(jobs.values())).series == wanted.series
+            )
+            yield lambda: chain.from_iterable(runs), lambda job: job.series == wanted.series
+        if wanted.name:
+            yield lambda: index.named(wanted.name), lambda job: job.name == wanted.name
+        if wanted.text:
+            text = wanted.text.lower()
+            yield lambda: index.about(text), lambda job: text in job.name.lower() or job.id.startswith(text)
+        if wanted.labels:
+            specs = records.specs_labelled(wanted.labels)
+            of_specs = chain.from_iterable(index.of_spec(digest) for digest in specs)
+            yield lambda: of_specs, lambda job: job.spec_hash in specs
+        if wanted.site:
+            yield lambda: _placed_at(records, wanted.site), lambda job: _site_of(records, job) == wanted.site
+
+    def _tests(self, wanted: Wanted) -> Iterator[Test]:
+        """What is asked of each job, the quickest first."""
+        if wanted.owner or wanted.queue or wanted.statuses:
+            yield lambda job: wanted.has(cell_of(job))
+        if wanted.since_at is not None:
+            since_at = wanted.since_at
+            yield lambda job: job.submitted_at >= since_at
+        if wanted.until_at is not None:
+            until_at = wanted.until_at
+            yield lambda job: job.submitted_at < until_at
 
 
 def _collapsed(records: Records, cells: Cells, after: str | None) -> Iterator[str]:
@@ -162,36 +308,6 @@ def _anybodys(records: Records, sight: Sight, name: str, index: int) -> Job | No
     )
 
 
-Test = Callable[[Job], bool]
-
-
-def _narrowed(records: Records, wanted: Wanted) -> tuple[Iterable[str], list[Test]]:
-    """Jobs among which are all that are wanted, and what is still to be asked of each."""
-    sources: list[tuple[Callable[[], Iterable[str]], Test]] = []
-    if wanted.array:
-        sources.append((lambda: records.arrays.get(wanted.array, {}), lambda job: job.array == wanted.array))
-    if wanted.series:
-        runs = (jobs for jobs in records.runs.values() if next(iter(jobs.values())).series == wanted.series)
-        sources.append((lambda: chain.from_iterable(runs), lambda job: job.series == wanted.series))
-    if wanted.name:
-        sources.append((lambda: records.index.named(wanted.name), lambda job: job.name == wanted.name))
-    if wanted.labels:
-        specs = records.specs_labelled(wanted.labels)
-        of_specs = chain.from_iterable(records.index.of_spec(digest) for digest in specs)
-        sources.append((lambda: of_specs, lambda job: job.spec_hash in specs))
-    if wanted.site:
-        sources.append(
-            (lambda: _placed_at(records, wanted.site), lambda job: _site_of(records, job) == wanted.site)
-        )
-    (source, sure), *others = sources or [(lambda: records.jobs, lambda _job: True)]
-    tests = [test for _, test in others]
-    if wanted.site and not others:
-        tests.append(sure)  # it was there once, and may be elsewhere now
-    if wanted.owner or wanted.queue or wanted.statuses:
-        tests.append(lambda job: wanted.has(cell_of(job)))
-    return source(), tests
-
-
 def _placed_at(records: Records, site: str) -> set[str]:
     return {placement.job for placement in records.placements.values() if placement.site == site}
 
@@ -199,3 +315,10 @@ def _placed_at(records: Records, site: str) -> set[str]:
 def _site_of(records: Records, job: Job) -> str:
     placement = records.placements.get(job.placement or "")
     return placement.site if placement is not None else ""
+
+
+def _between(cells: Cells, wanted: Wanted) -> Iterable[str]:
+    """Jobs among which are all that were submitted in that time: an id begins with the moment when it was made."""
+    low = None if wanted.since_at is None else earliest("job", wanted.since_at - LEEWAY_S)
+    high = None if wanted.until_at is None else earliest("job", wanted.until_at + LEEWAY_S)
+    return cells.within(low, high)

@@ -3,7 +3,7 @@
 Nothing here changes anything, and nothing here is stored: a waiting job's reason is that of the newest plan, read when somebody asks.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 import msgspec
 from msgspec import UNSET
@@ -15,7 +15,16 @@ from federator.control.queries.blockers import blocked_by
 from federator.control.queries.burst_rows import burst_status
 from federator.control.queries.expectations import Expectations
 from federator.control.queries.explanations import Explainer
-from federator.control.queries.job_lists import Wanted, listed, named, selected
+from federator.control.queries.job_lists import (
+    EVERY_JOB,
+    NEWEST_FIRST,
+    JobLists,
+    Sorting,
+    Wanted,
+    named,
+    selected,
+)
+from federator.control.queries.job_orders import JobOrders, Key
 from federator.control.queries.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Records
@@ -85,6 +94,7 @@ class Views:
         self._series = series
         self._visibility = visibility
         self._providers = providers
+        self._lists = JobLists(records, JobOrders(records, explainer, lambda: turn.plan))
 
     def find_job(self, caller: Caller, name: str) -> Job:
         """A job by id, the newest of that name, or a task as in `sweep[3]`: the caller's own first; of a series, the newest of its runs. Raises `NotFound`, also for one that they are not shown."""
@@ -127,43 +137,20 @@ class Views:
         """Whether what the job keeps to itself may be shown; None stands for its owner."""
         return caller is None or bool(self._visibility.authority.now.relations(caller, job) & MAY_READ)
 
-    def page(  # noqa: PLR0913 - each is a filter of the query
+    async def page(
         self,
         caller: Caller,
+        wanted: Wanted = EVERY_JOB,
         *,
-        mine: bool = False,
-        queue: str = "",
-        statuses: Iterable[str] = (),
-        name: str = "",
-        site: str = "",
-        array: str = "",
-        series: str = "",
-        collapse: bool = False,
-        labels: dict[str, str] | None = None,
-        after: str | None = None,
+        sorting: Sorting = NEWEST_FIRST,
+        after: Key | None = None,
         limit: int = 100,
-    ) -> JobPage:
-        """A page of jobs, newest first."""
-        wanted = Wanted(
-            owner=caller.name if mine else "",
-            queue=queue,
-            statuses=frozenset(statuses),
-            name=name,
-            site=site,
-            array=array,
-            series=series,
-            collapse=collapse,
-            labels=labels or {},
-        )
-        found, total = listed(
-            self._records, self._visibility.of(caller), wanted, after=after, limit=limit + 1
-        )
-        page = found[:limit]
-        return JobPage(
-            jobs=tuple(self._line(name) for name in page),
-            next_after=page[-1] if len(found) > limit else None,
-            total=total,
-        )
+    ) -> tuple[JobPage, Key | None]:
+        """A page of jobs, and after which place the next one begins (None: there is none)."""
+        sight = self._visibility.of(caller)
+        keys, total = await self._lists.page(sight, wanted, sorting, after=after, limit=limit + 1)
+        rows = tuple(self._line(name) for _, name in keys[:limit])
+        return JobPage(rows, total=total), keys[limit - 1] if len(keys) > limit else None
 
     def _line(self, name: str) -> JobRow:
         """A job, or an array, as a line."""

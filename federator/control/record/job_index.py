@@ -151,6 +151,16 @@ class JobIndex:
         """Ids of all jobs of that name, in no order."""
         return [job for ids in self._names.get(name, {}).values() for job in ids]
 
+    def about(self, text: str) -> Iterator[str]:
+        """Ids of all jobs whose name has that text somewhere, capitals left out of account, or whose id begins with it; in no order."""
+        for name, owners in self._names.items():
+            whole = text in name.lower()
+            for ids in owners.values():
+                if whole:
+                    yield from ids
+                elif text.startswith("job-"):
+                    yield from takewhile(lambda each: each.startswith(text), ids[bisect_left(ids, text) :])
+
     def beginning(self, prefix: str, limit: int) -> list[str]:
         """At most so many ids that begin like that, in no order."""
         found: list[str] = []
@@ -195,6 +205,13 @@ class JobIndex:
             sum(len(ids) for cell, ids in cells.items() if wanted(cell)) for cells in self._tasks.values()
         )
         return sum(count - 1 for count in counts if count)
+
+    def arrays_of(self, wanted: Callable[[CellKey], bool]) -> Iterator[tuple[str, Iterable[str]]]:
+        """Each array of which there are tasks in some cells, with those."""
+        for array, cells in self._tasks.items():
+            found = [ids for cell, ids in cells.items() if wanted(cell)]
+            if found:
+                yield array, (job for ids in found for job in ids)
 
     def _leave_array(self, job: Job) -> None:
         tasks, cell = self._tasks[job.array or ""], cell_of(job)
@@ -247,6 +264,13 @@ class Cells:
     def before(self, name: str | None) -> Iterator[str]:
         """Ids that sort before `name` (None: all), newest first."""
         return merge(*(_down(ids, name) for ids in self._lists), reverse=True)
+
+    def within(self, low: str | None, high: str | None) -> Iterator[str]:
+        """Ids from `low` on that sort before `high` (None: no bound), in no order."""
+        for ids in self._lists:
+            begin = 0 if low is None else bisect_left(ids, low)
+            end = len(ids) if high is None else bisect_left(ids, high)
+            yield from islice(ids, begin, end)
 
     def ids(self) -> Iterable[str]:
         """All ids, in no order: for a filter that has to look at each."""

@@ -257,3 +257,39 @@ async def test_a_line_may_follow_one_of_an_earlier_part_of_the_body(
     jobs = [result["submitted"]["jobs"][0] for result in results]
     for before, job in pairwise(jobs):
         assert rig.world.core.records.jobs[job].after == (before,)
+
+
+async def test_a_list_is_sorted_and_filtered_by_the_dispatcher_over_its_pages(rig: Rig) -> None:
+    for priority in (50, 90, 10, 70):
+        job = {"run": "true", "name": f"train-{priority}", "priority": priority}
+        assert (await rig.ask("POST", "/v1/jobs", json=job)).status == 201
+    await rig.ask("POST", "/v1/jobs", json={"run": "true", "name": "other", "priority": 60})
+    found, query = [], {"sort": "-priority", "text": "TRAIN", "owner": "ada", "limit": "1"}
+    while True:
+        page = (await rig.ask("GET", "/v1/jobs", params=query)).json()
+        assert page["total"] == 4
+        found += [row["priority"] for row in page["jobs"]]
+        if page["next_after"] is None:
+            break
+        query["after"] = page["next_after"]
+        # One that comes meanwhile before what was shown moves nothing.
+        if len(found) == 1:
+            await rig.ask("POST", "/v1/jobs", json={"run": "true", "name": "new", "priority": 95})
+    assert found == [90, 70, 50, 10]
+    soonest = (await rig.ask("GET", "/v1/jobs", params={"until": str(rig.world.clock.now() - 1)})).json()
+    assert soonest["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"sort": "colour"}, "?sort"),
+        ({"sort": "priority", "after": "job-01"}, "?after"),
+        ({"sort": "name", "after": "ksufgAAAAAAAAKFh"}, "?after"),
+        ({"mine": "true", "owner": "bob"}, "?owner"),
+        ({"text": "x" * 101}, "?text"),
+    ],
+)
+async def test_what_a_list_cannot_be_is_said(rig: Rig, query: dict[str, str], field: str) -> None:
+    answer = await rig.ask("GET", "/v1/jobs", params=query)
+    assert (answer.status, answer.problem["field"]) == (400, field)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from federator.control.administration.authority import Authority
 from federator.control.administration.visibility import Sight
-from federator.control.queries.job_lists import Wanted, listed
+from federator.control.queries.job_lists import NEWEST_FIRST, JobLists, Sorting, Wanted
+from federator.control.queries.job_orders import JobOrders, Key
 from federator.control.record.records import Changes, Records, Spec
 from federator.kernel.clock import ManualClock
 from federator.kernel.ids import content_hash
@@ -41,8 +42,11 @@ SPECS = [
 DIGESTS = [content_hash(encode_spec(spec)) for spec in SPECS]
 
 
+Change = tuple[int, dict[str, Any] | None]
+
+
 @st.composite
-def changes(draw: st.DrawFn) -> list[tuple[int, dict[str, Any] | None]]:
+def changes(draw: st.DrawFn) -> list[Change]:
     """Jobs written, written again, and dropped: number, and fields or None."""
     fields = st.fixed_dictionaries(
         {
@@ -71,13 +75,18 @@ def a_job(number: int, site: str | None = None, **fields: Any) -> Job:
     )
 
 
-async def records_after(history: list[tuple[int, dict[str, Any] | None]]) -> Records:
+async def records_after(history: list[Change]) -> Records:
     """Records to which all that has happened."""
     records = Records(MemoryStore(ManualClock()))
     first = Changes()
     first.put(*(Spec(digest, encode_spec(spec)) for digest, spec in zip(DIGESTS, SPECS, strict=True)))
     first.put(*(_placement(site, number) for site in SITES for number in range(15)))
     await records.transact(lambda: first)
+    return await changed(records, history)
+
+
+async def changed(records: Records, history: list[Change]) -> Records:
+    """The same records, after all that has happened too."""
     for number, fields in history:
         change = Changes()
         if fields is not None:
@@ -105,6 +114,8 @@ def naively(records: Records, wanted: Wanted) -> list[str]:
             and (wanted.queue in ("", job.queue) or job.queue.startswith(wanted.queue + "/"))
             and (not wanted.statuses or job.status in wanted.statuses)
             and wanted.name in ("", job.name)
+            and wanted.text in job.name + job.id
+            and wanted.reason in ("", job.status)
             and wanted.array in ("", job.array)
             and (not wanted.site or (placement is not None and placement.site == wanted.site))
             and wanted.labels.items() <= records.spec(job.spec_hash).labels.items()
@@ -125,6 +136,8 @@ questions = st.builds(
     queue=st.sampled_from(("", *QUEUES)),
     statuses=st.frozensets(st.sampled_from(STATUSES), max_size=2),
     name=st.sampled_from(("", "", *NAMES)),
+    text=st.sampled_from(("", "", "x", "job-1")),
+    reason=st.sampled_from(("", "", "PENDING")),
     site=st.sampled_from(("", "", "home")),
     array=st.sampled_from(("", "", "job-03z")),
     collapse=st.booleans(),
@@ -132,33 +145,79 @@ questions = st.builds(
 )
 
 
-@settings(max_examples=examples(80), deadline=None)
-@given(history=changes(), who=st.sampled_from(LOOKERS), wanted=questions, limit=st.integers(1, 6))
+sortings = st.sampled_from(
+    [
+        NEWEST_FIRST,
+        *(Sorting(name, largest) for name in ("owner", "site", "submitted") for largest in (False, True)),
+    ]
+)
+
+
+class Explained:
+    """There is no plan; the reason of each job is its status."""
+
+    def found(self, job_id: str) -> None: ...
+
+    def reason_of(self, job: Job) -> str:
+        return str(job.status)
+
+
+def value_of(records: Records, sorting: Sorting, job: Job) -> float | str:
+    placement = records.placements.get(job.placement or "")
+    site = placement.site if placement is not None else ""
+    values: dict[str | None, float | str] = {"owner": job.owner, "site": site, "submitted": job.submitted_at}
+    return values.get(sorting.name, "")
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(
+    history=changes(),
+    later=changes(),
+    who=st.sampled_from(LOOKERS),
+    wanted=questions,
+    sorting=sortings,
+    limit=st.integers(1, 6),
+)
 def test_pages_are_those_of_a_full_look(
-    history: list[tuple[int, dict[str, Any] | None]], who: Caller, wanted: Wanted, limit: int
+    history: list[Change], later: list[Change], who: Caller, wanted: Wanted, sorting: Sorting, limit: int
 ) -> None:
-    records = asyncio.run(records_after(history))
-    sight = Sight(records, AUTHORITY, who)
-    expected = [job for job in naively(records, wanted) if shown(records, who, records.jobs[job])]
-    if wanted.collapse:
-        expected = list(dict.fromkeys(records.jobs[job].array or job for job in expected))
-    pages: list[str] = []
-    after = None
-    while True:
-        page, total = listed(records, sight, wanted, after=after, limit=limit)
-        assert total == len(expected)
-        pages += page
-        if not page:
-            break
-        after = page[-1]
-    assert pages == expected
+    async def pages() -> tuple[list[Key], list[Key]]:
+        records = await records_after(history)
+        lists = JobLists(records, JobOrders(records, Explained(), lambda: None))
+        sight = Sight(records, AUTHORITY, who)
+        await lists.page(
+            sight, wanted, sorting, after=None, limit=1
+        )  # the order is kept up to date from now on
+        await changed(records, later)
+        expected = lines_of(records, who, wanted, sorting)
+        found: list[Key] = []
+        while True:
+            after = found[-1] if found else None
+            page, total = await lists.page(sight, wanted, sorting, after=after, limit=limit)
+            assert total == len(expected)
+            found += page
+            if not page:
+                return found, expected
+
+    found, expected = asyncio.run(pages())
+    assert found == expected
+
+
+def lines_of(records: Records, who: Caller, wanted: Wanted, sorting: Sorting) -> list[Key]:
+    """By looking at every job; an array comes as the first of its tasks."""
+    lines: dict[str, Key] = {}
+    for name in naively(records, wanted):
+        job = records.jobs[name]
+        if shown(records, who, job):
+            line = (job.array or name) if wanted.collapse else name
+            key = (value_of(records, sorting, job), line)
+            lines[line] = (max if sorting.largest else min)(lines.get(line, key), key)
+    return sorted(lines.values(), reverse=sorting.largest)
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(history=changes(), limit=st.integers(1, 20))
-def test_counts_and_the_newest_of_a_name_are_those_of_a_full_look(
-    history: list[tuple[int, dict[str, Any] | None]], limit: int
-) -> None:
+def test_counts_and_the_newest_of_a_name_are_those_of_a_full_look(history: list[Change], limit: int) -> None:
     records = asyncio.run(records_after(history))
     jobs, index = list(records.jobs.values()), records.index
     by_id: Callable[[Job], str] = lambda job: job.id  # noqa: E731
@@ -179,7 +238,7 @@ def test_counts_and_the_newest_of_a_name_are_those_of_a_full_look(
 
 
 def test_equal_words_of_jobs_are_one_object() -> None:
-    history: list[tuple[int, dict[str, Any] | None]] = [
+    history: list[Change] = [
         (number, {"queue": "-".join(["a", *"bc"]), "status": JobStatus.PENDING}) for number in (1, 3)
     ]
     first, second = asyncio.run(records_after(history)).jobs.values()

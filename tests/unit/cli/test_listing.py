@@ -49,11 +49,12 @@ def names(said: str) -> list[str]:
     return [line.split()[1] for line in said.splitlines()[1:]]
 
 
-@pytest.mark.usefixtures("jobs")
-def test_jobs_are_sorted_by_any_column_either_way(federator: Command) -> None:
-    assert names(federator("list", "--sort", "name").out) == ["early", "late", "wide"]
-    assert names(federator("list", "--sort=-gpus").out)[0] == "wide"
-    assert names(federator("list", "--sort=-priority", "--limit", "1").out) == ["late"]
+def test_the_dispatcher_sorts_and_filters(federator: Command, jobs: FakeDispatcher) -> None:
+    assert names(federator("list", "--sort=-gpus", "--owner", "ada", "--text", "wi").out)[0] == "wide"
+    federator("list", "--sort", "age", "--reason", "behind", "--since", "1970-01-01T00:01Z")
+    first, second = (heard.query for heard in jobs.of("GET /v1/jobs"))
+    assert first == {"sort": "-gpus", "owner": "ada", "text": "wi", "collapse": "true", "limit": "50"}
+    assert (second["sort"], second["reason"], second["since"]) == ("-submitted", "behind", "60.0")
     wrong = federator("list", "--sort", "prioritty")
     assert (wrong.code, wrong.err) == (2, "error: --sort: there is no 'prioritty' (did you mean priority?)\n")
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from federator.control.queries.job_lists import Wanted
 from federator.control.submission.reruns import request_again
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.jobs import Job, JobStatus
@@ -95,18 +96,21 @@ async def test_a_list_has_an_array_as_one_line_wherever_a_page_begins(world: Wor
     pages: list[JobRow] = []
     after = None
     while True:
-        page = views.page(ADA, collapse=True, limit=1, after=after)
+        page, after = await views.page(ADA, Wanted(collapse=True), limit=1, after=after)
         assert page.total == 4
         pages += page.jobs
-        after = page.next_after
         if after is None:
             break
     assert [row.label for row in pages] == ["other[0-4]", "middle", "sweep[0-9]", "first"]
     assert (pages[2].id, pages[2].tasks) == (array, {"RUNNING": 4, "PENDING": 6})
     assert pages[2].because.startswith("4 RUNNING, 6 PENDING: no room now for 1 node with 1 GPU")
-    assert [row.label for row in views.page(ADA, collapse=True, name="sweep").jobs] == ["sweep[0-9]"]
-    assert views.page(ADA, collapse=True, mine=True, statuses=[JobStatus.PENDING]).total == 2
-    assert views.page(ADA, name="other").total == len(other.jobs)
+    assert [row.label for row in (await views.page(ADA, Wanted(collapse=True, name="sweep")))[0].jobs] == [
+        "sweep[0-9]"
+    ]
+    assert (
+        await views.page(ADA, Wanted(owner="ada", collapse=True, statuses=frozenset([JobStatus.PENDING])))
+    )[0].total == 2
+    assert (await views.page(ADA, Wanted(name="other")))[0].total == len(other.jobs)
 
 
 async def test_an_array_is_added_up(world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from federator.control.queries.job_lists import Wanted
 from federator.model.jobs import JobStatus
 from federator.model.sites import Member, Site, SiteKind
 from federator.settings import NotificationSettings
@@ -267,8 +268,11 @@ async def _array() -> bool:
 async def _labels() -> bool:
     world = await a_world()
     await world.submit(labels={"team": "vision"})
-    page = world.core.views.page(ADA, labels={"team": "vision"})
-    return page.total == 1 and world.core.views.page(ADA, labels={"team": "speech"}).total == 0
+    totals = [
+        (await world.core.views.page(ADA, Wanted(labels={"team": team})))[0].total
+        for team in ("vision", "speech")
+    ]
+    return totals == [1, 0]
 
 
 async def _series(**fields: Any) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from federator.control.queries.job_lists import Wanted
 from federator.control.submission.intake import PART
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
 from federator.model.jobs import JobStatus
@@ -75,8 +76,8 @@ async def test_a_run_is_a_job_like_any_other() -> None:
         "FEDERATOR_DUE": "2026-03-01T00:00:00Z",
     }
     assert world.core.views.find_job(ADA, "nightly") is job
-    assert world.core.views.page(ADA, series="nightly").total == 1
-    assert world.core.views.page(ADA, series="other").total == 0
+    assert (await world.core.views.page(ADA, Wanted(series="nightly")))[0].total == 1
+    assert (await world.core.views.page(ADA, Wanted(series="other")))[0].total == 0
 
 
 async def test_run_times_are_learned_of_all_runs_together() -> None:
