@@ -23,7 +23,7 @@ LINTED := federator agents providers policies tests tools docs/conf.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help testbed-oidc demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz kills docs site lock clean
+.PHONY: help testbed-oidc testbed-console demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz kills docs site lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -69,6 +69,9 @@ testbed-kubernetes:  ## build a Kubernetes for the tests, once, outside the tree
 
 testbed-oidc:  ## install an OpenID Connect provider for the tests, once, outside the tree (half a minute)
 	@tests/testbeds/oidc/build.sh
+
+testbed-console:  ## install what checks the console's types and pages, once, outside the tree; wants Chromium too
+	@tests/testbeds/console/build.sh
 
 test-kubernetes: $(VENV)/.dev-installed  ## the Kubernetes runtime at that cluster, or at KUBECONFIG; part of test
 	@FEDERATOR_REQUIRE_TESTBEDS=1 $(BIN)/python -m pytest tests/integration/kube tests/contract/runtimes -k "kube" $(ARGS)

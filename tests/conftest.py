@@ -28,6 +28,7 @@ REAL = (
     "system/",
     "integration/",
     "federation/",
+    "console/",
     "attacks/kube/",
     "attacks/slurm/",
     "attacks/test_endless_output.py",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from federator.api.browser_session import token_of
 from federator.api.exchange import Call, read_query, refuse_coding, refuse_repeated
 from federator.api.feeds import Feeds
 from federator.api.listener import connection_of
@@ -34,7 +35,7 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
         core.reign.require()
         raise Unavailable("the dispatcher is starting or stopping", retry_after_s=1.0)
     if route.gate in (Gate.PERSON, Gate.JOB):
-        token = bearer(request)
+        token = token_of(request) or bearer(request)
         call.who = core.sign_in.authenticate(token)
         _signed_in(request, f"user {call.caller.name}", lambda: _opens(core, token))
         call.caller.require_scope(scope_of(route))

@@ -4,8 +4,10 @@ import asyncio
 from pathlib import Path
 
 from federator.api.exchange import Call
+from federator.assembly import Core
 from federator.control.queries.rows import rights_row, team_rows
 from federator.kernel.errors import NotFound
+from federator.model.identity import Caller
 from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
 
@@ -31,7 +33,12 @@ async def sign_in(call: Call) -> SignInWay:
 
 async def whoami(call: Call) -> WhoAmI:
     """Who the credential is taken for, and until when."""
-    caller, authority = call.caller, call.core.authority.now
+    return who_is(call.core, call.caller)
+
+
+def who_is(core: Core, caller: Caller) -> WhoAmI:
+    """What somebody is told of themselves."""
+    authority = core.authority.now
     return WhoAmI(
         name=caller.name,
         role=caller.role,

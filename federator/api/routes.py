@@ -6,6 +6,7 @@ from typing import Any
 
 from federator.api import (
     agents,
+    browser_session,
     events,
     files,
     fleet,
@@ -118,6 +119,9 @@ ROUTES = (
     Route("GET", "/v1/whoami", people.whoami, PERSON, "Who the credential is taken for", answer=sign_in.WhoAmI),
     Route("GET", "/v1/teams", people.teams, PERSON, "List teams, who is in them, and what they may do", answer=list[rights.TeamRow]),
     Route("GET", "/v1/sign-in", people.sign_in, OPEN, "Where people sign in", answer=sign_in.SignInWay),
+    Route("POST", "/v1/session", browser_session.begin, OPEN, "Begin a browser's session: a cookie that stands for a token", body=sign_in.SessionRequest, answer=sign_in.WhoAmI),
+    Route("POST", "/v1/session/start", browser_session.start, OPEN, "Where a browser signs in with OpenID Connect", answer=sign_in.SessionStart),
+    Route("DELETE", "/v1/session", browser_session.end, OPEN, "End a browser's session", status=204),
     # Service
     Route("GET", "/healthz", service.alive, OPEN, "Whether the process answers", answer=dict[str, str]),
     Route("GET", "/readyz", service.ready, OPEN, "Whether it can serve", answer=dict[str, str]),

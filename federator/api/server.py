@@ -8,6 +8,7 @@ from aiohttp import web
 
 from federator.api.access import admit
 from federator.api.connections import Connections
+from federator.api.console import add_console
 from federator.api.exchange import json_response
 from federator.api.feeds import Feeds
 from federator.api.listener import attend
@@ -37,6 +38,8 @@ def build_app(core: Core, connections: Connections | None = None) -> web.Applica
         _end_with_credentials(core, connections, app)
     for route in ROUTES:
         app.router.add_route(route.method, route.path, _serve(core, feeds, route))
+
+    add_console(app)
 
     async def tell_time(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers[TIME_HEADER] = f"{core.clock.now():.3f}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from federator.api.console import add_console
 from federator.api.exchange import json_response
 from federator.api.listener import attend
 from federator.api.problems import answer_problems
@@ -49,6 +50,7 @@ def build_standby(leader: Callable[[], Term | None], trouble: Callable[[], str])
     app.router.add_get("/healthz", alive)
     app.router.add_get("/readyz", ready)
     app.router.add_get("/metrics", metrics)
+    add_console(app)
     app.router.add_route("*", "/{path:.*}", refuse)
     app.on_response_prepare.append(name_leader)
     return app

@@ -81,6 +81,20 @@ class _Refused(Exception):
         super().__init__(f"{code}: {told}" if told else code)
 
 
+def unguessable() -> str:
+    """A text that nobody can guess: 43 characters, as many as a verifier needs (RFC 7636)."""
+    return secrets.token_urlsafe(32)
+
+
+class SignInQuestion(msgspec.Struct, frozen=True):
+    """What ties the provider's answer to who has asked, and is kept by the asker until then. `redirect`: where the browser comes back."""
+
+    redirect: str
+    state: str = msgspec.field(default_factory=unguessable)
+    nonce: str = msgspec.field(default_factory=unguessable)
+    verifier: str = msgspec.field(default_factory=unguessable)
+
+
 class Provider:
     """One provider, as the dispatcher has named it. `proxies`: the environment, for a proxy on the way."""
 
@@ -108,37 +122,46 @@ class Provider:
 
     async def by_browser(self, show: Callable[[str], None], *, port: int, wait_s: float) -> _Tokens:
         """Tokens for who signs in at the page that `show` is given. Raises `Unauthenticated` when that is refused or takes longer than `wait_s`."""
-        places = await self.places()
-        verifier, state, nonce = (secrets.token_urlsafe(size) for size in (48, 24, 24))
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        await self.places()
+        state = unguessable()
         async with _listening(port, state, self._way.issuer) as (redirect, answer):
-            consent = {"prompt": "consent"} if "offline_access" in self._way.scopes else {}
-            asked = {
-                **consent,
-                **self._way.parameters,
-                "response_type": "code",
-                "client_id": self._way.client_id,
-                "redirect_uri": redirect,
-                "scope": " ".join(self._way.scopes),
-                "state": state,
-                "nonce": nonce,
-                "code_challenge": challenge.decode(),
-                "code_challenge_method": "S256",
-            }
-            joint = "&" if urlsplit(places.authorization_endpoint).query else "?"
-            show(places.authorization_endpoint + joint + urlencode(asked))
+            question = SignInQuestion(redirect, state)
+            show(await self.page(question))
             try:
                 async with asyncio.timeout(wait_s):
                     code = await answer
             except TimeoutError:
                 raise Unauthenticated(f"nobody has signed in within {wait_s:g} s", remedy=AGAIN) from None
-        given = {"code": code, "redirect_uri": redirect, "code_verifier": verifier}
+        return await self.redeem(question, code)
+
+    async def page(self, question: SignInQuestion) -> str:
+        """Where a browser signs in."""
+        place = (await self.places()).authorization_endpoint
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(question.verifier.encode()).digest()).rstrip(b"=")
+        consent = {"prompt": "consent"} if "offline_access" in self._way.scopes else {}
+        asked = {
+            **consent,
+            **self._way.parameters,
+            "response_type": "code",
+            "client_id": self._way.client_id,
+            "redirect_uri": question.redirect,
+            "scope": " ".join(self._way.scopes),
+            "state": question.state,
+            "nonce": question.nonce,
+            "code_challenge": challenge.decode(),
+            "code_challenge_method": "S256",
+        }
+        return place + ("&" if urlsplit(place).query else "?") + urlencode(asked)
+
+    async def redeem(self, question: SignInQuestion, code: str) -> _Tokens:
+        """Tokens for the code that the browser came back with. Raises `Unauthenticated`."""
+        given = {"code": code, "redirect_uri": question.redirect, "code_verifier": question.verifier}
         try:
             tokens = await self._tokens("authorization_code", given)
         except _Refused as refusal:
             raise Unauthenticated(f"the provider refuses the sign-in: {refusal}", remedy=AGAIN) from None
         if tokens.id_token:
-            self._check_ours(claims_in(tokens.id_token), nonce)
+            self._check_ours(claims_in(tokens.id_token), question.nonce)
         return tokens
 
     async def by_device(self, show: Callable[[str, str], None]) -> _Tokens:

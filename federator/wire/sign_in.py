@@ -48,6 +48,20 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
     """The queues that who asks may submit to, and within which limits."""
 
 
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/session: what a browser's session begins with, a token or what the OpenID Connect provider has sent the browser back with."""
+
+    token: str = ""
+    code: str = ""
+    state: str = ""
+
+
+class SessionStart(msgspec.Struct, frozen=True):
+    """POST /v1/session/start: the provider's page to which the browser goes, to come back with a code."""
+
+    url: str
+
+
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """What the command keeps of a sign-in, readable by its user alone."""
 

@@ -113,6 +113,9 @@ MATRIX = {
     "GET /v1/whoami": PERSON,
     "GET /v1/teams": PERSON,
     "GET /v1/sign-in": ANYBODY,
+    "POST /v1/session": "",
+    "POST /v1/session/start": "",
+    "DELETE /v1/session": "",
     "GET /healthz": ANYBODY,
     "GET /readyz": ANYBODY,
     "GET /metrics": ANYBODY,
@@ -126,7 +129,7 @@ MATRIX = {
     "PUT /agent/v1/logs/{placement}/{rank}": "a",
     "PUT /agent/v1/outputs/{placement}": "a",
 }
-"""Who may pass, by the letters above. Agents join by a token of their own, which is none of these."""
+"""Who may pass, by the letters above. Agents join by a token of their own, which is none of these; a browser's session is for the console's own page."""
 JOB_FILE = {"run": "true"}
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": JOB_FILE,

@@ -1,0 +1,13 @@
+"""The console: the pages that a browser shows of a dispatcher. Static files only; `federator.api.console` serves them.
+
+- `index.html`, `console.css`: the frame and its looks; colours, sizes and states are custom properties at the top of the style sheet.
+- `main.js`: starts, signs in, shows the frame, and opens pages by their path.
+- `dom.js`: elements and SVG from data. Text is set as text and never parsed, so markup in a job's name stays text.
+- `api.js`: the public HTTP API; its problem details become errors with a remedy. `stream.js`: server-sent events.
+- `store.js`: values with subscribers. `format.js`: times, money, GPUs, durations. `states.js`: each state as a colour, a shape and a word.
+- `table.js`, `form.js`, `dialog.js`: what pages are made of.
+- `pages/`: one module each, which exports `title` and `open(view, context)`; that answers a function that closes the page.
+
+No dependency, no build step, and nothing from elsewhere: the content security policy allows this dispatcher alone, no inline code and no parsed markup.
+Types are JSDoc, checked by TypeScript in a test.
+"""

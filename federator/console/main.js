@@ -1,0 +1,204 @@
+// Starts the console: signs in, draws the frame, and opens the page that the address names.
+import { connection, del, get, signedIn } from "./api.js";
+import { notice, problemBox } from "./dialog.js";
+import { h, show } from "./dom.js";
+import { duration, tick } from "./format.js";
+
+/**
+ * What a page is given.
+ * @typedef {object} Context
+ * @property {any} who The answer of GET /v1/whoami.
+ * @property {string[]} rest The parts of the path after the page's own, decoded.
+ * @property {URLSearchParams} query
+ * @property {(path: string) => void} go Open another page.
+ * @property {(query: Record<string, string>) => void} remember Keep this in the address, so that it can be sent and loaded anew.
+ * @property {(title: string) => void} name Give the page a more telling title.
+ */
+/** @typedef {{title: string, open: (view: HTMLElement, context: Context) => void | (() => void)}} Page */
+
+/** @type {{path: string, title: string, load: () => Promise<Page>}[]} */
+const PAGES = [
+  { path: "/", title: "Now", load: () => import("./pages/now.js") },
+];
+/** Pages without a place in the navigation, by the first part of their path and more. */
+/** @type {{path: string, load: () => Promise<Page>}[]} */
+const BELOW = [];
+
+const frame = h("div", { class: "frame" });
+let view = h("main", { id: "view", tabindex: -1 });
+/** @type {(() => void) | void} */
+let close;
+/** @type {any} */
+let who = null;
+let opening = 0;
+
+/** Open the page of the present address. */
+async function route() {
+  const parts = location.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  const first = `/${parts[0] ?? ""}`;
+  const below = parts.length > 1 ? BELOW.find((each) => each.path === first) : undefined;
+  const found = below ?? PAGES.find((each) => each.path === first);
+  const turn = ++opening;
+  leave();
+  for (const link of frame.querySelectorAll("nav a")) {
+    const here = link.getAttribute("href") === first;
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!found) {
+    entitle("Not found");
+    show(view, h("h1", null, "There is no such page"), h("p", null, h("a", { href: "/" }, "See what happens now")));
+    return;
+  }
+  try {
+    const page = await found.load();
+    if (turn !== opening) return;
+    entitle(page.title);
+    close = page.open(view, { who, rest: parts.slice(1), query: new URLSearchParams(location.search), go, remember, name: entitle });
+  } catch (error) {
+    if (turn === opening) show(view, problemBox(error));
+  }
+}
+
+/** End the page that is open. */
+function leave() {
+  close?.();
+  close = undefined;
+  const fresh = h("main", { id: "view", tabindex: -1 });
+  view.replaceWith(fresh);
+  view = fresh;
+}
+
+/** @param {string} path */
+function go(path) {
+  history.pushState(null, "", path);
+  void route();
+  view.focus({ preventScroll: true });
+  window.scrollTo(0, 0);
+}
+
+/** @param {Record<string, string>} query */
+function remember(query) {
+  const made = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== ""));
+  history.replaceState(null, "", location.pathname + (made.size ? `?${made}` : ""));
+}
+
+/** @param {string} title */
+function entitle(title) {
+  document.title = `${title} – Federator`;
+}
+
+/** Draw what is around the pages. */
+function drawFrame() {
+  const cut = h("div", { class: "cut", role: "alert", hidden: true });
+  const person = h("span", { class: "person", title: `role ${who.role}` }, who.name);
+  const theme = h("button", { type: "button", class: "plain", on: { click: switchTheme }, "aria-label": "Light or dark" }, "◐");
+  const out = h("button", { type: "button", class: "plain", on: { click: signOut } }, "Sign out");
+  const links = PAGES.map((each) => h("a", { href: each.path }, each.title));
+  show(
+    frame,
+    h("a", { class: "skip", href: "#view" }, "Skip to the content"),
+    h("header", null, h("nav", { "aria-label": "Pages" }, links), h("div", { class: "tools" }, person, theme, out)),
+    cut,
+    view,
+  );
+  show(document.body, frame);
+  connection.subscribe(({ up }) => {
+    cut.hidden = up;
+    tell();
+  });
+  window.setInterval(() => {
+    tick();
+    tell();
+  }, 1000);
+  function tell() {
+    const { up, since } = connection.value;
+    const said = up ? "" : `The dispatcher does not answer. What you see was true ${duration((Date.now() - since) / 1000)} ago; this page tries again by itself.`;
+    if (cut.textContent !== said) cut.textContent = said;
+  }
+}
+
+async function signOut() {
+  try {
+    await del("/v1/session");
+    location.assign("/");
+  } catch (error) {
+    notice(/** @type {Error} */ (error));
+  }
+}
+
+function switchTheme() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (!document.documentElement.dataset["theme"] && matchMedia("(prefers-color-scheme: dark)").matches);
+  setTheme(dark ? "light" : "dark");
+}
+
+/** @param {string} theme */
+function setTheme(theme) {
+  document.documentElement.dataset["theme"] = theme;
+  localStorage.setItem("federator-theme", theme);
+}
+
+/** Links inside the console open without loading anew. @param {MouseEvent} event */
+function onClick(event) {
+  const link = /** @type {HTMLElement} */ (event.target).closest?.("a");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || link.target || link.hasAttribute("download")) return;
+  const href = link.getAttribute("href") ?? "";
+  if (!href.startsWith("/") || href.startsWith("/v1/") || href.startsWith("/console/")) return;
+  event.preventDefault();
+  go(href);
+}
+
+/** `/` goes to the search of the page. @param {KeyboardEvent} event */
+function onKey(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  if (event.key !== "/" || event.metaKey || event.ctrlKey || event.altKey || target.matches?.("input,textarea,select")) return;
+  const search = /** @type {HTMLElement | null} */ (view.querySelector("input[type=search]"));
+  if (search) {
+    event.preventDefault();
+    search.focus();
+  }
+}
+
+/** @param {string} why */
+async function askToSignIn(why) {
+  leave();
+  const module = await import("./sign_in.js");
+  entitle("Sign in");
+  await module.signIn(document.body, why, (answer) => {
+    who = answer;
+    signedIn.set(true);
+    begin();
+  });
+}
+
+function begin() {
+  drawFrame();
+  void route();
+}
+
+async function start() {
+  const theme = localStorage.getItem("federator-theme");
+  if (theme) setTheme(theme);
+  document.addEventListener("click", onClick);
+  document.addEventListener("keydown", onKey);
+  window.addEventListener("popstate", () => void (who && route()));
+  for (;;) {
+    try {
+      if (location.pathname !== "/sign-in") who = await get("/v1/whoami");
+      break;
+    } catch (error) {
+      if (/** @type {any} */ (error).status === 401) break;
+      show(document.body, h("main", { id: "view", class: "sign-in" }, h("h1", null, "Federator"), problemBox(error)));
+      await new Promise((resolve) => window.setTimeout(resolve, 2000));
+    }
+  }
+  if (who) begin();
+  else await askToSignIn("");
+  signedIn.subscribe((good) => {
+    if (good || !who) return;
+    who = null;
+    void askToSignIn("Your session has ended: the token has expired or was revoked.");
+  });
+}
+
+void start();

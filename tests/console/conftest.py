@@ -1,0 +1,42 @@
+"""One dispatcher with one site, and one browser, for all tests of a module."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.console.stage import Person, Stage, launch, people
+from tests.testbeds.console import lacking
+from tests.testbeds.required import need
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The processes. A module that wants others has a fixture of this name of its own."""
+    need(lacking())
+    with Stage(tmp_path_factory.mktemp("console")) as stage:
+        stage.site()
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    need(lacking())
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def person(browser: Browser, stage: Stage) -> Iterator[Callable[[str], Person]]:
+    """Makes people at browsers of their own, by name; they have not signed in yet."""
+    with people(browser, stage) as person:
+        yield person
+
+
+@pytest.fixture
+def page(person: Callable[[str], Person]) -> Page:
+    """A page on which the administrator has signed in."""
+    return person("admin").sign_in()

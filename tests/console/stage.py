@@ -1,0 +1,214 @@
+"""A dispatcher with a site, and a browser that looks at its console: what tests of the pages share.
+
+The browser shares nothing between contexts, so each person has one. A page fails its test when it logs an error, breaks the content security policy, or
+asks for anything from elsewhere.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
+
+from federator.cli.demo.processes import Processes
+from federator.client import Client
+from tests.support.waiting import PATIENCE_S, wait_until
+from tests.testbeds.console import AXE, CHROMIUM
+from tests.testbeds.ports import free_ports
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WIDE, NARROW = 1280, 390
+PICTURES = os.environ.get("FEDERATOR_PICTURES", "")
+"""A folder in which `picture` keeps what pages look like; empty: it does not."""
+EXPECTED = ("the server responded with a status of 4", "the server responded with a status of 5", "net::ERR_")
+"""What the browser logs of answers that are refusals, and of a dispatcher that is down: a page handles these."""
+
+
+class Stage:
+    """A dispatcher and the agent of a site `north` with eight pretended GPUs, as real processes in one folder."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, object] | None = None) -> None:
+        self.folder = folder
+        self.processes = Processes(folder)
+        self.port = free_ports(1)[0]
+        given = {
+            "state_dir": str(folder / "state"),
+            "server": {"port": self.port},
+            "link": {"report_every_s": 1},
+        }
+        (folder / "dispatcher.yaml").write_text(json.dumps(given | dict(settings or {})))
+        self.tokens: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self.serve()
+        self.tokens["admin"] = (self.folder / "state/admin.token").read_text().strip()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.processes.end_all()
+        for process in self.processes.started.values():
+            process.wait()
+
+    @property
+    def url(self) -> str:
+        """Where the dispatcher answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def serve(self) -> None:
+        """Start the dispatcher, for the first time or again, and return once it answers."""
+        address = self.folder / "state/address"
+        address.unlink(missing_ok=True)
+        config = str(self.folder / "dispatcher.yaml")
+        self.processes.start("dispatcher", "federator", ["serve", "--config", config])
+        wait_until(
+            lambda: address.exists() or "dispatcher" in self.processes.ended(), "the dispatcher to answer"
+        )
+        assert address.exists(), self.processes.log_file("dispatcher").read_text()
+
+    def kill(self) -> None:
+        """End the dispatcher at once."""
+        self.processes.kill("dispatcher")
+
+    def site(self, name: str = "north", gpus: int = 8, model: str = "A100") -> None:
+        """Join a site, and wait until it is ready."""
+        made = self.federator("token", "create", "--site", name, "--kind", "onprem").splitlines()[0]
+        pool = {"name": "main", "model": model, "gpus_per_node": gpus}
+        document = {
+            "site": name,
+            "kind": "onprem",
+            "dispatcher": self.url,
+            "state_dir": str(self.folder / name),
+            "report_every": "1s",
+            "pools": [pool | {"cpus_per_node": 32, "memory_per_node": "64GiB"}],
+        }
+        file = self.folder / f"{name}.yaml"
+        file.write_text(json.dumps(document))
+        self._run("federator_agent", "join", "--config", str(file), "--token", made)
+        self.processes.start(f"agent-{name}", "federator_agent", ["serve", "--config", str(file)])
+        with self.client() as client:
+            wait_until(
+                lambda: any(each.name == name and each.status == "READY" for each in client.sites()),
+                f"{name} to be ready",
+            )
+
+    def person(self, name: str, role: str = "user") -> str:
+        """The token of somebody, made when first asked for."""
+        if name not in self.tokens:
+            said = self.federator("token", "create", "--name", name, "--role", role)
+            self.tokens[name] = said.splitlines()[0]
+        return self.tokens[name]
+
+    def client(self, name: str = "admin") -> Client:
+        """The Python client as that person."""
+        return Client(self.url, self.tokens[name])
+
+    def federator(self, *words: str, name: str = "admin") -> str:
+        """Run the command as that person; what it prints."""
+        return self._run("federator", *words, FEDERATOR_TOKEN=self.tokens[name])
+
+    def _run(self, program: str, *words: str, **environment: str) -> str:
+        known = {"FEDERATOR_SERVER": self.url, "HOME": str(self.folder)}
+        done = subprocess.run(
+            [sys.executable, "-m", program, *words],
+            env=self.processes.environment | known | environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+def launch(playwright: Playwright) -> Browser:
+    """The machine's own Chromium, which reaches nothing outside of it."""
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+
+
+class Person:
+    """Somebody at a browser."""
+
+    def __init__(self, page: Page, stage: Stage, name: str) -> None:
+        self.page, self.stage, self.name = page, stage, name
+        self.faults: list[str] = []
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("request", self._see)
+
+    def sign_in(self) -> Page:
+        """Sign in by typing the token; the page afterwards."""
+        self.page.goto(self.stage.url)
+        self.page.get_by_label("Token").fill(self.stage.person(self.name))
+        self.page.get_by_role("button", name="Sign in", exact=True).click()
+        self.page.get_by_role("navigation").wait_for()
+        return self.page
+
+    def open(self, path: str) -> Page:
+        """Open a page of the console."""
+        self.page.goto(self.stage.url + path)
+        self.page.locator("h1").first.wait_for()
+        return self.page
+
+    def audit(self) -> None:
+        """Fail for every finding of axe on the page as it is, in both themes."""
+        for theme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=theme)
+            self.page.evaluate(AXE.read_text())
+            found: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            told = [
+                f"{each['id']} ({each['impact']}): {node['target']} {node['failureSummary']}"
+                for each in found["violations"]
+                for node in each["nodes"][:3]
+            ]
+            assert not told, f"{theme}: " + "\n".join(told)
+
+    def picture(self, name: str) -> None:
+        """Keep what the page looks like, wide and narrow, light and dark, in the folder that FEDERATOR_PICTURES names."""
+        if not PICTURES:
+            return
+        for width in (WIDE, NARROW):
+            self.page.set_viewport_size({"width": width, "height": 900})
+            for theme in ("light", "dark"):
+                self.page.emulate_media(color_scheme=theme)
+                self.page.wait_for_timeout(100)
+                self.page.screenshot(path=f"{PICTURES}/{name}-{width}-{theme}.png", full_page=True)
+        self.page.set_viewport_size({"width": WIDE, "height": 900})
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and not any(each in message.text for each in EXPECTED):
+            self.faults.append(message.text)
+
+    def _see(self, request: Any) -> None:
+        if not request.url.startswith((self.stage.url, "data:", "blob:")):
+            self.faults.append(f"asked for {request.url}")
+
+
+@contextmanager
+def people(browser: Browser, stage: Stage) -> Iterator[Callable[[str], Person]]:
+    """Makes people at browsers of their own; in the end none of their pages has logged a fault."""
+    made: list[Person] = []
+
+    def person(name: str) -> Person:
+        context = browser.new_context(viewport={"width": WIDE, "height": 900})
+        context.set_default_timeout(20_000)
+        made.append(Person(context.new_page(), stage, name))
+        return made[-1]
+
+    try:
+        yield person
+    finally:
+        for each in made:
+            each.page.context.close()
+    assert not [fault for each in made for fault in each.faults]

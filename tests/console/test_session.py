@@ -1,0 +1,48 @@
+"""A browser's session in real Chromium: signing in and out, the cookie, a session that ends, and a dispatcher that goes and comes back."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.console.stage import Person, Stage
+
+
+def test_sign_in_look_and_sign_out(person: Callable[[str], Person]) -> None:
+    admin = person("admin")
+    page = admin.page
+    page.goto(admin.stage.url)
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("not valid")
+    admin.audit()
+    admin.picture("sign-in")
+    admin.sign_in()
+    expect(page.locator("tbody tr")).to_contain_text("north")
+    assert page.evaluate("document.cookie") == "", "scripts do not see the cookie"
+    (cookie,) = page.context.cookies()
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    page.reload()
+    expect(page.locator("tbody tr")).to_contain_text("north")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    assert page.context.cookies() == []
+
+
+def test_session_ends_with_the_token(person: Callable[[str], Person], stage: Stage) -> None:
+    ada = person("ada")
+    page = ada.sign_in()
+    expect(page.locator("header")).to_contain_text("ada")
+    stage.federator("token", "revoke", "ada")
+    expect(page.get_by_role("status")).to_contain_text("Your session has ended")
+    del stage.tokens["ada"]
+
+
+def test_dispatcher_goes_and_comes_back(person: Callable[[str], Person], stage: Stage) -> None:
+    page = person("admin").sign_in()
+    expect(page.locator("tbody tr")).to_contain_text("north")
+    stage.kill()
+    expect(page.locator(".cut")).to_contain_text("does not answer")
+    expect(page.locator("tbody tr")).to_contain_text("north")  # what was known stays
+    stage.serve()
+    expect(page.locator(".cut")).to_be_hidden()
