@@ -6,6 +6,7 @@ not ready, cordoned, or tainted against us are left out: what runs there goes on
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import msgspec
@@ -74,7 +75,7 @@ class Cluster:
     def machine(self, node: Node) -> Machine | None:
         """A node as it counts; None: it takes no work of ours."""
         device_sets = self.device_sets(node)
-        if not device_sets or not node.ready or node.spec.unschedulable:
+        if not device_sets or not node.ready or node.spec.unschedulable or self._ailing(node):
             return None
         keys = {key for device_set in device_sets for key in taint_keys(device_set.resource)}
         if any(not self._tolerated(taint, keys) for taint in node.spec.taints):
@@ -82,6 +83,12 @@ class Cluster:
         has = node.status.allocatable
         size = Size(int(quantity(has.get("cpu", "0")) * 1000), int(quantity(has.get("memory", "0")) / 2**20))
         return Machine(device_sets=device_sets, size=size, pods=int(quantity(has.get("pods", "110"))))
+
+    def _ailing(self, node: Node) -> bool:
+        """Whether what watches nodes has found a fault that does not make it unready."""
+        found = [each.type.lower() for each in node.status.conditions if each.status == "True"]
+        faults = [fault.lower() for fault in self._settings.fault_conditions]
+        return any(fnmatchcase(each, fault) for each in found for fault in faults)
 
     def _tolerated(self, taint: Taint, keys: Collection[str]) -> bool:
         return (
@@ -260,7 +267,11 @@ def _request(pod: Pod, resources: Collection[str]) -> Size:
         most |= now
         if each.restart_policy == "Always":
             before = now
-    all_ = (total | most) + _asked(pod.spec.overhead, resources)
+    of_pod = _asked(pod.spec.resources.requests, resources)
+    asked_for = (total | most) | {
+        name: of_pod[name] for name in _PLAIN if name in pod.spec.resources.requests
+    }
+    all_ = Counter(asked_for) + _asked(pod.spec.overhead, resources)
     devices = {name: count for name, count in all_.items() if name not in _PLAIN}
     return Size(all_["cpu"], all_["memory"], devices)
 

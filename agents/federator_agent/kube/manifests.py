@@ -17,7 +17,7 @@ from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, command_of, rank_environment
-from federator_agent.kube import security
+from federator_agent.kube import kueue, security
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.data_mover import FOLDER, GATE, inputs_of
 from federator_agent.kube.device_sets import taint_keys
@@ -97,14 +97,12 @@ def pod(
 ) -> dict[str, Any]:
     """A rank's pod. `secrets`: of the namespace, whose keys are variables of the job."""
     entry = record.entry
-    marks = labels(record, site) | {RANK_LABEL: str(rank)}
-    notes: dict[str, str] = {OUTPUTS_NOTE: msgspec.json.encode(spec.outputs).decode()} if spec.outputs else {}
-    if settings.kueue_queue:
-        marks |= {
-            "kueue.x-k8s.io/queue-name": settings.kueue_queue,
-            "kueue.x-k8s.io/pod-group-name": entry.placement,
-        }
-        notes["kueue.x-k8s.io/pod-group-total-count"] = str(len(entry.ranks))
+    marks = (
+        labels(record, site) | {RANK_LABEL: str(rank)} | kueue.labels(entry.placement, settings.kueue_queue)
+    )
+    notes = kueue.annotations(len(entry.ranks))
+    if spec.outputs:
+        notes[OUTPUTS_NOTE] = msgspec.json.encode(spec.outputs).decode()
     inner: dict[str, Any] = {
         "restartPolicy": "Never",
         "shareProcessNamespace": True,

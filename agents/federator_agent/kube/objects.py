@@ -126,10 +126,19 @@ class Container(Struct, frozen=True):
     """`Always` makes an init container stay."""
 
 
+class SchedulingGate(Struct, frozen=True):
+    """What keeps the scheduler from looking at a pod."""
+
+    name: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     """A pod as it is wanted."""
 
     node_name: str = ""
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    resources: Requests = Requests()
+    """Of the pod at all, whatever its containers ask for."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, str] = {}

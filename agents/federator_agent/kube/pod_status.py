@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from federator.model.placements import Cause
-from federator_agent.kube.manifests import MAIN, SIDE
+from federator_agent.kube.manifests import FINALIZER, MAIN, SIDE
 from federator_agent.kube.objects import Pod, Terminated, instant_at
 
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError")
@@ -133,6 +133,11 @@ def unscheduled(pod: Pod) -> str:
         return ""
     condition = pod.condition("PodScheduled")
     return re.sub(r"\s+", " ", condition.message)[:MAX_DETAIL] if condition else ""
+
+
+def released(pod: Pod) -> bool:
+    """Whether its object is on its way out and we hold it no longer: others' finalizers are for them to remove."""
+    return bool(pod.metadata.deletion_timestamp) and FINALIZER not in pod.metadata.finalizers and quiet(pod)
 
 
 def quiet(pod: Pod) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from federator.kernel.errors import Conflict, Forbidden, NotFound
+from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
 from federator_agent.kube.device_sets import DeviceSet
@@ -19,7 +19,7 @@ from federator_agent.kube.manifests import FINALIZER
 from federator_agent.kube.objects import Node, Pod, Struct
 from federator_agent.kube.settings import KubeSettings
 
-MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 HEALTHY_S = 120.0
 """A node that was well when it was taken out of the cluster: its kubelet lives, is told within this time to end its pods, and says how they ended."""
 LOOK_AGAIN_S = 5.0
@@ -180,14 +180,27 @@ class Pods:
 
     async def release(self, pod: Pod) -> None:
         """Let its object go: nothing of it runs, or its end is known."""
-        if FINALIZER in pod.metadata.finalizers:
-            kept = [each for each in pod.metadata.finalizers if each != FINALIZER]
-            patch = {"metadata": {"uid": pod.metadata.uid, "finalizers": kept or None}}
-            try:
-                await self._api.ask("PATCH", self.path(pod.metadata.name), body=patch, kind=MERGE)
-            except (NotFound, Conflict):
+        try:
+            await self._let_go(pod)
+        except (Conflict, Invalid):  # others' finalizers come and go meanwhile, and ours has moved
+            now = await self.look(pod.metadata.name, pod.metadata.uid)
+            if now is None:
                 return
+            await self._let_go(now)
         await self._delete(pod, grace_s=0)
+
+    async def _let_go(self, pod: Pod) -> None:
+        """Remove our finalizer, and no other's. Raises `Conflict` or `Invalid` when it is not where it was."""
+        if FINALIZER not in pod.metadata.finalizers:
+            return
+        at = f"/metadata/finalizers/{pod.metadata.finalizers.index(FINALIZER)}"
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
+            {"op": "test", "path": at, "value": FINALIZER},
+            {"op": "remove", "path": at},
+        ]
+        with contextlib.suppress(NotFound):
+            await self._api.ask("PATCH", self.path(pod.metadata.name), body=patch, kind=JSON_PATCH)
 
     async def delete_service(self, placement: str) -> None:
         """A gang's, with its network policy."""

@@ -15,12 +15,12 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import Record
-from federator_agent.kube import commands, manifests
+from federator_agent.kube import commands, kueue, manifests
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import Cluster
 from federator_agent.kube.manifests import MAIN, SIDE, pod_name
 from federator_agent.kube.objects import Pod, instant_at
-from federator_agent.kube.pod_status import end_of, quiet, trouble_of, unscheduled
+from federator_agent.kube.pod_status import end_of, quiet, released, trouble_of, unscheduled
 from federator_agent.kube.pod_volumes import laden
 from federator_agent.kube.pods import LOOK_AGAIN_S, Pods
 from federator_agent.kube.ranks import Ranks
@@ -124,23 +124,32 @@ class Preparation:
         return [result for result in results if result is not None]
 
     async def _scheduled(self, record: Record) -> None:
-        """All pods have a node, or time is up."""
-        placement, give_up_at = record.entry.placement, 0.0
+        """All pods have a node, or time is up: first for the controller that holds them by a gate, if there is one, then for the scheduler."""
+        placement, gated, since_at = record.entry.placement, False, 0.0
         while True:
             pods = [self.live(record, rank) for rank in record.entry.ranks]
             left = [pod for pod in pods if not pod.spec.node_name]
             if not left:
                 return
             first_at = min(instant_at(pod.metadata.creation_timestamp) for pod in pods)
-            give_up_at = give_up_at or max(first_at, time.time() - 1.0) + self._settings.start_within_s
+            if gated != (gated := any(pod.spec.scheduling_gates for pod in left)) or not since_at:
+                since_at = max(first_at, time.time() - 1.0)
+            within_s = self._settings.admit_within_s if gated else self._settings.start_within_s
+            give_up_at = since_at + within_s
             if time.time() >= give_up_at:
-                said = next(
-                    (why for pod in left if (why := unscheduled(pod))), "the scheduler has not said why"
-                )
-                within = f"{self._settings.start_within_s:g} s"
-                message = f"{len(left)} of {len(pods)} pods found no node within {within}: {said}"
-                raise StagingRefused(message)
+                what = f"{len(left)} of {len(pods)} pods"
+                if gated:
+                    why = await self._unadmitted(placement, left)
+                    raise StagingRefused(f"{what} were not admitted within {within_s:g} s: {why}")
+                why = next(filter(None, map(unscheduled, left)), "the scheduler has not said why")
+                raise StagingRefused(f"{what} found no node within {within_s:g} s: {why}")
             await self._pods.wait(placement, min(5.0, max(0.05, give_up_at - time.time())))
+
+    async def _unadmitted(self, placement: str, pods: list[Pod]) -> str:
+        gates = sorted({gate.name for pod in pods for gate in pod.spec.scheduling_gates})
+        if kueue.GATE in gates:
+            return await kueue.reason(self._api, self._settings.namespace, placement)
+        return f"held by the scheduling gates {', '.join(gates)}"
 
     def live(self, record: Record, rank: int) -> Pod:
         """A rank's pod, which should be on its way to its gate. Raises `StagingError` when it cannot be any more."""
@@ -288,9 +297,11 @@ class Preparation:
                 pods = await self._pods.of(placement)
                 await asyncio.gather(*(self._pods.delete(pod) for pod in pods if not quiet(pod)))
                 for pod in pods:
+                    if released(pod):
+                        continue
                     if quiet(pod) or (pod.spec.node_name and await self._pods.node_gone(pod.spec.node_name)):
                         await self._pods.release(pod)
-                if not pods:
+                if all(map(released, pods)):
                     await self._pods.delete_service(placement)
                     return
                 await self._pods.wait(placement, pause_s)

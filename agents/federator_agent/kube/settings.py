@@ -23,6 +23,7 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 SIDE_IMAGE = "busybox:1.36"
 IMAGE = "image"
+FAULT_CONDITIONS = ("KernelDeadlock", "ReadonlyFilesystem", "Gpu*Error", "Gpu*Unhealthy", "Gpu*Lost")
 MAX_USER = 2**31 - 1
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -158,7 +159,13 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     start_within_s: Annotated[float, fields.duration("5m", low_s=1.0)] = field(
         name="start_within", default=300.0
     )
-    """All pods of a placement have a node by then, or all are taken back. Left out: 5m."""
+    """All pods of a placement have a node by then, or all are taken back; from when nothing holds them any more. Left out: 5m."""
+    admit_within_s: Annotated[float, fields.duration("1h", low_s=1.0)] = field(
+        name="admit_within", default=600.0
+    )
+    """So long pods may be held by a scheduling gate, as Kueue holds those that it has not admitted, before all are taken back. Left out: 10m."""
+    fault_conditions: tuple[Annotated[str, fields.short(200, "GpuXidError")], ...] = FAULT_CONDITIONS
+    """Conditions of a node, `*` for any letters, that keep new work off it while they are `True`, as node problem detectors set them. Left out: `KernelDeadlock`, `ReadonlyFilesystem`, `Gpu*Error`, `Gpu*Unhealthy` and `Gpu*Lost`."""
     checkpoints: Annotated[str, fields.written(_claim, "shared-claim", "none")] = ""
     """The claim on a volume of all nodes on which checkpoints outlive their pod. Left out: `none`."""
     pools: tuple[KubePool, ...] = ()
@@ -166,7 +173,7 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     data: KubeData | None = None
     """How data is brought to pods. Left out: none is."""
     kueue_queue: Label = ""
-    """The local queue of Kueue that admits the pods, a gang as one group. Never tried on a real Kueue."""
+    """The local queue of Kueue that admits the pods, a gang as one group. Left out: Kueue's default for the namespace, if it has one."""
 
     def account(self, whose: Whose) -> str:
         """The service account of such pods; empty: the namespace's own."""

@@ -20,11 +20,11 @@ from federator_agent.kube.api import Api
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN, SIDE
 from federator_agent.kube.objects import Pod
-from federator_agent.kube.pods import MERGE
 from federator_agent.kube.settings import KubeSettings
 from tests.testbeds.etcd import DIE_WITH_US
 from tests.testbeds.kubernetes.cluster import Admin
 
+MERGE = "application/merge-patch+json"
 PREFIX = "fake-"
 AT = "2026-01-01T00:00:00Z"
 AT_ONCE = 32

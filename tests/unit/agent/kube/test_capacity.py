@@ -9,7 +9,7 @@ from federator.model.sites import LocalWork
 from federator_agent.core.lent_capacity import Host
 from federator_agent.kube.capacity import Cluster, PoolPlace, Size
 from federator_agent.kube.device_sets import pool_name
-from federator_agent.kube.objects import Node, Pod, mib, milli, quantity
+from federator_agent.kube.objects import Condition, Node, Pod, mib, milli, quantity
 from federator_agent.kube.settings import KubePool, KubeSettings
 
 CLUSTER = Cluster(KubeSettings(image="i"), "here")
@@ -83,6 +83,28 @@ def test_a_node_without_gpus_is_of_the_cpu_pool() -> None:
 )
 def test_a_node_that_takes_no_work_is_left_out(more: dict[str, Any]) -> None:
     assert CLUSTER.machine(node(**more)) is None
+
+
+@pytest.mark.parametrize(("condition", "status", "takes"), [
+    ("GpuXidError", "True", False), ("GPUNvlinkError", "True", False), ("KernelDeadlock", "True", False),
+    ("GpuXidError", "False", True), ("GpuXidError", "Unknown", True), ("EtcdIsVoter", "True", True),
+])  # fmt: skip
+def test_a_fault_that_a_node_problem_detector_has_found_keeps_new_work_off(
+    condition: str, status: str, takes: bool
+) -> None:
+    each = node()
+    said = (*each.status.conditions, Condition(type=condition, status=status))
+    faulty = msgspec.structs.replace(each, status=msgspec.structs.replace(each.status, conditions=said))
+    assert (CLUSTER.machine(faulty) is not None) is takes
+    heedless = Cluster(KubeSettings(image="i", fault_conditions=()), "here")
+    assert heedless.machine(faulty) is not None
+
+
+def test_what_a_pod_asks_for_as_a_whole_counts_in_place_of_its_containers() -> None:
+    whole = {"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}
+    use = CLUSTER.use(pod(requests={"cpu": "1", "memory": "4Gi", "nvidia.com/gpu": "2"}, spec=whole))
+    assert use is not None
+    assert use.size == Size(3000, 1024, {"nvidia.com/gpu": 2})
 
 
 def test_taints_that_we_tolerate_do_not_count() -> None:
