@@ -38,6 +38,8 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     """Of shared GPUs, what each host here has: all of one, or a part that the site has cut off it. Parts of one machine may be seen as one `Host`."""
     cut_milli: int = 0
     """Of shared GPUs: a rank gets whole parts of so many thousandths. 0: any part."""
+    allowed_gpus: int | None = None
+    """So many of its GPUs the site's own cluster lets the federation have at once. None: all."""
     longest_s: float | None = None
     """The site's own scheduler ends what has run for so long. None: it does not."""
 
@@ -279,7 +281,8 @@ def lent_gpus(site: Site, pool: HostPool) -> int:
     if site.lend.pools and pool.name not in site.lend.pools:
         return 0
     has = pool.nodes * pool.gpus_per_node
-    return min(has, site.lend.gpus.get(pool.name, has))
+    allowed = has if pool.allowed_gpus is None else pool.allowed_gpus
+    return min(has, allowed, site.lend.gpus.get(pool.name, has))
 
 
 def free_hosts(hosts: Iterable[Host], slots: Iterable[Slot], *, by_number: bool = True) -> list[Host]:

@@ -16,6 +16,7 @@ from federator_agent.core.lent_capacity import Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
 from federator_agent.kube.device_sets import CPU_POOL, NVIDIA, DeviceSet, device_sets_of, taint_keys
 from federator_agent.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
+from federator_agent.kube.quotas import UNBOUNDED, Allowance
 from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings
 
 PLACEMENT_LABEL = "federator/placement"
@@ -40,6 +41,8 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     size: Size
     placement: str = ""
     rank: int = 0
+    counted: bool = False
+    """Whether the quotas of the namespace of jobs count it."""
 
 
 class Machine(msgspec.Struct, frozen=True, gc=False):
@@ -121,14 +124,24 @@ class Cluster:
         ours = labels.get(PLACEMENT_LABEL, "") if labels.get(SITE_LABEL) == self._site else ""
         rank = labels.get(RANK_LABEL, "") if ours else ""
         size = _request(pod, self._resources)
-        return Use(pod.spec.node_name, size, ours, int(rank) if rank.isdecimal() else 0)
+        counted = pod.metadata.namespace == self._settings.namespace
+        return Use(pod.spec.node_name, size, ours, int(rank) if rank.isdecimal() else 0, counted)
 
-    def seen(self, machines: Mapping[str, Machine], uses: Iterable[Use], trouble: str = "") -> Seen:
-        """What there is and what of it is free."""
+    def seen(
+        self,
+        machines: Mapping[str, Machine],
+        uses: Iterable[Use],
+        trouble: str = "",
+        allowed: Allowance = UNBOUNDED,
+    ) -> Seen:
+        """What there is and what of it is free, as far as the namespace of jobs may have it."""
         taken: dict[str, _Taken] = {}
+        room = NamespaceRoom(allowed)
         bound, local = set(), Counter[tuple[str, int]]()
         for use in uses:
             taken.setdefault(use.node, _Taken()).add(use.size)
+            if use.counted:
+                room.add(use.size, ours=bool(use.placement))
             if use.placement:
                 bound.add((use.placement, use.rank))
             elif use.node in machines:
@@ -137,9 +150,13 @@ class Cluster:
                         local[device_set.pool, device_set.part_milli * units or units] += 1
         hosts: dict[str, list[Host]] = {}
         for name, machine in sorted(machines.items()):
-            for pool, host in _free(name, machine, taken.get(name, _Taken())):
-                hosts.setdefault(pool, []).append(host)
+            for device_set, host in _free(name, machine, taken.get(name, _Taken())):
+                hosts.setdefault(device_set.pool, []).append(room.take(host, device_set))
         pools, uneven = _pools(machines.values())
+        resources = {
+            each.pool: each.resource for machine in machines.values() for each in machine.device_sets
+        }
+        pools = tuple(room.bounded(pool, resources[pool.name]) for pool in pools)
         health = "; ".join(
             [f"the state of the cluster is not known: {trouble}"] * bool(trouble)
             + [
@@ -170,6 +187,57 @@ class _Taken:
         self.devices.update(size.devices)
 
 
+class NamespaceRoom:
+    """What the pods of the namespace may still ask for. Told of all of them, it cuts what is free on hosts, one after the other."""
+
+    def __init__(self, allowed: Allowance) -> None:
+        self._allowed = allowed
+        self._devices = dict(allowed.devices)
+        self._others = Counter[str]()
+        self._cpus_milli, self._memory_mib, self._pods = allowed.cpus_milli, allowed.memory_mib, allowed.pods
+
+    def add(self, size: Size, *, ours: bool) -> None:
+        """A pod is there."""
+        for name in self._devices.keys() & size.devices.keys():
+            self._devices[name] -= size.devices[name]
+            self._others[name] += 0 if ours else size.devices[name]
+        self._cpus_milli = None if self._cpus_milli is None else self._cpus_milli - size.cpus_milli
+        self._memory_mib = None if self._memory_mib is None else self._memory_mib - size.memory_mib
+        self._pods = None if self._pods is None else self._pods - 1
+
+    def take(self, host: Host, device_set: DeviceSet) -> Host:
+        """The host with no more free than is left. Its devices are then taken off what is left for the next; its CPUs and memory are not, as only one pod may want them."""
+        if self._pods is not None and self._pods <= 0:
+            return Host(host.name, (), 0, 0)
+        part = device_set.part_milli
+        units = host.share_milli // part if part else len(host.gpus)
+        taken = min(units, max(0, self._devices.get(device_set.resource, units)))
+        if device_set.resource in self._devices:
+            self._devices[device_set.resource] -= taken
+        cpus = _lower(host.cpus_milli, self._cpus_milli, self._allowed.largest_cpus_milli)
+        memory = _lower(host.memory_mib, self._memory_mib, self._allowed.largest_memory_mib)
+        return Host(host.name, host.gpus[: min(1, taken) if part else taken], cpus, memory, part * taken)
+
+    def bounded(self, pool: HostPool, resource: str) -> HostPool:
+        """The pool as far as it may ever be had, others' use of the quota taken off."""
+        allowed = self._allowed
+        count = allowed.devices.get(resource) if pool.gpus_per_node else None
+        return msgspec.structs.replace(
+            pool,
+            allowed_gpus=None if count is None else max(0, count - self._others[resource]),
+            cpus_milli_per_node=_lower(
+                pool.cpus_milli_per_node, allowed.cpus_milli, allowed.largest_cpus_milli
+            ),
+            memory_mib_per_node=_lower(
+                pool.memory_mib_per_node, allowed.memory_mib, allowed.largest_memory_mib
+            ),
+        )
+
+
+def _lower(amount: int, *bounds: int | None) -> int:
+    return max(0, min([amount, *(bound for bound in bounds if bound is not None)]))
+
+
 def _tolerates(toleration: Mapping[str, str], taint: Taint) -> bool:
     if toleration.get("effect", taint.effect) != taint.effect:
         return False
@@ -178,7 +246,7 @@ def _tolerates(toleration: Mapping[str, str], taint: Taint) -> bool:
     return toleration.get("operator", "Equal") == "Exists" or toleration.get("value", "") == taint.value
 
 
-def _free(name: str, machine: Machine, taken: _Taken) -> Iterator[tuple[str, Host]]:
+def _free(name: str, machine: Machine, taken: _Taken) -> Iterator[tuple[DeviceSet, Host]]:
     """The node as a host of each of its pools, with what is free of it."""
     open_, size = taken.pods < machine.pods, machine.size
     sorts = [
@@ -195,7 +263,7 @@ def _free(name: str, machine: Machine, taken: _Taken) -> Iterator[tuple[str, Hos
         machine.device_sets, sorts, cpus, memory, strict=True
     ):
         gpus = tuple(range(min(1, sort.free) if device_set.part_milli else sort.free))
-        yield device_set.pool, Host(name, gpus, cpus_milli, memory_mib, device_set.part_milli * sort.free)
+        yield device_set, Host(name, gpus, cpus_milli, memory_mib, device_set.part_milli * sort.free)
 
 
 def _beside(machine: Machine, number: int) -> tuple[int, int]:

@@ -4,9 +4,11 @@ Every placement's pods are one group, also where the site names no queue: a name
 ranks that it admits one by one can keep each other waiting for ever. A failed pod is never made again, so the group says so, and Kueue gives its quota back.
 """
 
+from collections import Counter
+
 from federator.kernel.errors import FederatorError, Forbidden, NotFound
 from federator_agent.kube.api import Api, decoded
-from federator_agent.kube.objects import Condition, Meta, Struct
+from federator_agent.kube.objects import Condition, Meta, Struct, quantity
 
 GATE = "kueue.x-k8s.io/admission"
 GROUP = "/apis/kueue.x-k8s.io"
@@ -35,6 +37,47 @@ class _Group(Struct, frozen=True):
     preferred_version: _Version = _Version()
 
 
+class _Quota(Struct, frozen=True):
+    name: str = ""
+    nominal_quota: str = "0"
+    borrowing_limit: str | None = None
+    total: str = "0"
+
+
+class _Flavor(Struct, frozen=True):
+    resources: tuple[_Quota, ...] = ()
+
+
+class _ResourceGroup(Struct, frozen=True):
+    flavors: tuple[_Flavor, ...] = ()
+
+
+class _QueueSpec(Struct, frozen=True):
+    cluster_queue: str = ""
+    cohort: str = ""
+    cohort_name: str = ""
+    resource_groups: tuple[_ResourceGroup, ...] = ()
+
+
+class _QueueStatus(Struct, frozen=True):
+    flavors_reservation: tuple[_Flavor, ...] = ()
+
+
+class Queue(Struct, frozen=True):
+    """A LocalQueue or the ClusterQueue behind it."""
+
+    spec: _QueueSpec = _QueueSpec()
+    status: _QueueStatus = _QueueStatus()
+
+    def reserved(self) -> Counter[str]:
+        """How much of each resource its workloads hold."""
+        amounts = Counter[str]()
+        for flavor in self.status.flavors_reservation:
+            for each in flavor.resources:
+                amounts[each.name] += int(quantity(each.total))
+        return amounts
+
+
 class _WorkloadStatus(Struct, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
@@ -44,11 +87,46 @@ class _Workload(Struct, frozen=True):
     status: _WorkloadStatus = _WorkloadStatus()
 
 
+def allowed(local: Queue, behind: Queue) -> dict[str, int]:
+    """How much of each extended resource the pods of a LocalQueue may have at once, others' use of its ClusterQueue taken off. What it may borrow without limit is left out."""
+    borrows = bool(behind.spec.cohort or behind.spec.cohort_name)
+    most, endless = Counter[str](), set[str]()
+    quotas = (
+        each for group in behind.spec.resource_groups for flavor in group.flavors for each in flavor.resources
+    )
+    for each in quotas:
+        most[each.name] += int(quantity(each.nominal_quota))
+        if borrows and each.borrowing_limit is None:
+            endless.add(each.name)
+        elif borrows:
+            most[each.name] += int(quantity(each.borrowing_limit or "0"))
+    others = behind.reserved() - local.reserved()
+    return {
+        name: max(0, count - others[name])
+        for name, count in most.items()
+        if "/" in name and name not in endless
+    }
+
+
+async def devices(api: Api, namespace: str, queue: str) -> dict[str, int]:
+    """What `allowed` says of that LocalQueue; nothing where there is none. Raises `FederatorError`."""
+    try:
+        base = f"{GROUP}/{await _version(api)}"
+        local = decoded(await api.ask("GET", f"{base}/namespaces/{namespace}/localqueues/{queue}"), Queue)
+        behind = decoded(await api.ask("GET", f"{base}/clusterqueues/{local.spec.cluster_queue}"), Queue)
+    except NotFound:
+        return {}
+    return allowed(local, behind)
+
+
+async def _version(api: Api) -> str:
+    return decoded(await api.ask("GET", GROUP), _Group).preferred_version.version
+
+
 async def reason(api: Api, namespace: str, placement: str) -> str:
     """Why a placement's pods are not admitted, in Kueue's own words where they can be had."""
     try:
-        version = decoded(await api.ask("GET", GROUP), _Group).preferred_version.version
-        path = f"{GROUP}/{version}/namespaces/{namespace}/workloads/{placement}"
+        path = f"{GROUP}/{await _version(api)}/namespaces/{namespace}/workloads/{placement}"
         conditions = decoded(await api.ask("GET", path), _Workload).status.conditions
     except NotFound:
         return f"{PENDING}, and knows no such group: see whether the queue exists"

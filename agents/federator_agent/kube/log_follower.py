@@ -93,13 +93,12 @@ class LogFollower:
                     raise NotFound(data.decode(errors="replace").strip()[:300])
                 began = True
                 self._append(splice.take(data))
-        self._append(splice.end())
+        self._append(splice.end())  # of a command that wrote nothing there is a log, too: an empty one
 
     def _append(self, data: bytes) -> None:
-        if data:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("ab") as file:
-                file.write(data)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("ab") as file:
+            file.write(data)
 
 
 class _Splice:

@@ -21,6 +21,8 @@ from federator_agent.kube import kueue, security
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.data_mover import FOLDER, GATE, inputs_of
 from federator_agent.kube.device_sets import taint_keys
+from federator_agent.kube.objects import quantity
+from federator_agent.kube.quotas import Allowance
 from federator_agent.kube.settings import KubeSettings
 
 PORT = 29500
@@ -223,3 +225,17 @@ def mount(name: str, path: str) -> dict[str, Any]:
 def verbatim(text: str) -> str:
     """As it is: Kubernetes would put variables in for `$(NAME)`, and make one dollar of two."""
     return text.replace("$", "$$")
+
+
+def bound(pod: dict[str, Any], allowed: Allowance) -> None:
+    """Have each container ask for what the namespace asks of containers, and limit what it has to limit, to what it asks for."""
+    inner = pod["spec"]
+    for container in (*inner["containers"], *inner.get("initContainers", ())):
+        resources = container.setdefault("resources", {})
+        requests, limits = resources.setdefault("requests", {}), resources.setdefault("limits", {})
+        for name, least in allowed.least.items():
+            if quantity(requests.get(name, "0")) < quantity(least):
+                requests[name] = least
+                limits |= {name: least} if name in limits else {}
+        for name in allowed.limited & requests.keys():
+            limits.setdefault(name, requests[name])

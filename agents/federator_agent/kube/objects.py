@@ -1,4 +1,4 @@
-"""The few fields of nodes and pods that are read here, decoded straight from what the API server says."""
+"""The few fields of nodes, pods and the rules of namespaces that are read here, decoded straight from what the API server says."""
 
 import math
 import re
@@ -213,3 +213,52 @@ class Pod(Struct, frozen=True):
     def condition(self, kind: str) -> Condition | None:
         """What is said of that."""
         return next((each for each in self.status.conditions if each.type == kind), None)
+
+
+class ScopeTerm(Struct, frozen=True):
+    """One condition on the pods that a quota is of."""
+
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Struct, frozen=True):
+    """All of which hold of them."""
+
+    match_expressions: tuple[ScopeTerm, ...] = ()
+
+
+class QuotaSpec(Struct, frozen=True):
+    """What a ResourceQuota allows, and of which pods."""
+
+    hard: dict[str, str] = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector = ScopeSelector()
+
+
+class Quota(Struct, frozen=True):
+    """A ResourceQuota."""
+
+    spec: QuotaSpec = QuotaSpec()
+
+
+class Limit(Struct, frozen=True):
+    """A line of a LimitRange."""
+
+    type: str = ""
+    max: dict[str, str] = {}
+    min: dict[str, str] = {}
+    max_limit_request_ratio: dict[str, str] = {}
+
+
+class LimitRangeSpec(Struct, frozen=True):
+    """Its lines."""
+
+    limits: tuple[Limit, ...] = ()
+
+
+class LimitRange(Struct, frozen=True):
+    """What each container may ask for."""
+
+    spec: LimitRangeSpec = LimitRangeSpec()

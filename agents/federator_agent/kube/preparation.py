@@ -23,6 +23,7 @@ from federator_agent.kube.objects import Pod, instant_at
 from federator_agent.kube.pod_status import end_of, quiet, released, trouble_of, unscheduled
 from federator_agent.kube.pod_volumes import laden
 from federator_agent.kube.pods import LOOK_AGAIN_S, Pods
+from federator_agent.kube.quotas import Quotas
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.runtime import Prepared, Surroundings
@@ -47,9 +48,11 @@ class Preparation:
         around: Surroundings,
         settings: KubeSettings,
         cluster: Cluster,
+        quotas: Quotas,
     ) -> None:
         self._api, self._pods, self._ranks = api, pods, ranks
         self._around, self._settings, self._cluster = around, settings, cluster
+        self._quotas = quotas
         self._making: dict[str, asyncio.Task[list[BaseException]]] = {}
 
     async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
@@ -104,6 +107,8 @@ class Preparation:
                 for rank in record.entry.ranks
             ]
             laden(made, record, spec, self._settings, self._around)
+            for each in made:
+                manifests.bound(each, self._quotas.now)
             await self._make(record.entry.placement, made)
         except (Forbidden, Invalid) as error:
             raise StagingRefused(f"the cluster does not take its pods: {error}") from None

@@ -23,6 +23,7 @@ from federator_agent.kube.objects import Pod
 from federator_agent.kube.pod_volumes import MEMORY
 from federator_agent.kube.pods import Pods
 from federator_agent.kube.preparation import Preparation
+from federator_agent.kube.quotas import Quotas
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.runtime import Channel, Prepared, Surroundings
@@ -48,7 +49,10 @@ class KubeRuntime:
         agent = ownership.mark_of(around.spool.directory, around.site).owner
         self.pods = Pods(self._api, settings, around.site, self._cluster, agent)
         self._ranks = Ranks(self._api, self.pods, around)
-        self._preparing = Preparation(self._api, self.pods, self._ranks, around, settings, self._cluster)
+        self._quotas = Quotas(self._api, settings)
+        self._preparing = Preparation(
+            self._api, self.pods, self._ranks, around, settings, self._cluster, self._quotas
+        )
         self._look = self.pods.nodes_changed
         self._uses: Informer[Pod, Use] = Informer(
             self._api,
@@ -103,6 +107,7 @@ class KubeRuntime:
     async def observe(self) -> None:
         """Tell what is free whenever nodes or pods change."""
         self._around.tasks.spawn(self._uses.run())
+        self._around.tasks.spawn(self._quotas.run(self._look.set))
         await self.pods.nodes.synced.wait()
         await self._uses.synced.wait()
         told: Seen | None = None
@@ -123,7 +128,7 @@ class KubeRuntime:
         nodes = self.pods.nodes.items
         machines = {name: node.machine for name, node in nodes.items() if node.machine is not None}
         trouble = self.pods.nodes.trouble or self._uses.trouble or self.pods.mirror.trouble
-        return self._cluster.seen(machines, self._uses.items.values(), trouble)
+        return self._cluster.seen(machines, self._uses.items.values(), trouble, self._quotas.now)
 
     def find_port(self) -> int:
         """Every pod has an address of its own."""

@@ -2,12 +2,15 @@
 
 import asyncio
 import re
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus
+from federator.model.sites import SiteReport
 from federator_agent.core import events as ev
 from federator_agent.kube import commands, preparation
 from federator_agent.kube.api import Api, TooOld
@@ -319,3 +322,54 @@ async def test_a_signal_after_the_end_is_passed_over(world: RuntimeWorld) -> Non
     world.runtime.signal(record.entry.placement, (0,), "KILL")
     await world.runtime.discard(record.entry.placement, None)
     assert world.count(ev.RankEnded, record) == 1
+
+
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "tight", "namespace": NAMESPACE},
+    "spec": {"hard": {"requests.nvidia.com/gpu": "2", "limits.cpu": "2", "limits.memory": "1Gi"}},
+}
+BOUNDS = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "tight", "namespace": NAMESPACE},
+    "spec": {
+        "limits": [{"type": "Container", "min": {"memory": "8Mi"}, "maxLimitRequestRatio": {"cpu": "2"}}]
+    },
+}
+
+
+@pytest.fixture
+def ruled(testbed: Bed) -> Iterator[None]:
+    """A namespace with a quota, and with rules of what containers must ask for."""
+    testbed.admin.apply(QUOTA)
+    testbed.admin.apply(BOUNDS)
+    yield
+    base = f"/api/v1/namespaces/{NAMESPACE}"
+    testbed.admin.remove(f"{base}/resourcequotas/tight")
+    testbed.admin.remove(f"{base}/limitranges/tight")
+
+
+@pytest.mark.usefixtures("ruled", "no_pods_left")
+async def test_a_namespace_with_a_quota_offers_what_the_quota_allows_and_takes_its_jobs(
+    dispatcher: FakeDispatcher, testbed: Bed, tmp_path: Path
+) -> None:
+    agent = KubeAgent(tmp_path, dispatcher.url, testbed)
+    await agent.join(dispatcher.url)
+    await agent.start()
+    try:
+        await dispatcher.until(lambda: any(_gpus(report) == 2 for report in dispatcher.reports))
+        assert (
+            testbed.admin.ask("GET", f"/api/v1/nodes/{NODE}")["status"]["allocatable"]["nvidia.com/gpu"] > "2"
+        )
+        small = Resources(Accelerators(count=1), cpus_milli=10, memory_mib=16)
+        await dispatcher.want(entry("p1", dispatcher.spec(run=RUN, resources=small), pool=POOL, grace_s=1.0))
+        await dispatcher.until(lambda: "there" in dispatcher.log("p1"))
+        await dispatcher.until(lambda: _gpus(dispatcher.reports[-1]) == 1)
+    finally:
+        await agent.end(signal.SIGKILL)
+
+
+def _gpus(report: SiteReport) -> int:
+    return sum(shape.gpus * shape.count for pool in report.pools for shape in pool.free)

@@ -55,8 +55,9 @@ class NotThere(ApiError):
 class Admin:
     """Somebody who may do anything at the cluster: what a test does behind the agent's back."""
 
-    def __init__(self, url: str, token: str, ca: Path) -> None:
-        self.url, self.token, self.ca = url, token, ca
+    def __init__(self, url: str, token: str, ca: Path, certificate: tuple[Path, Path] | None = None) -> None:
+        """`certificate`: the files of a client's certificate and of its key, where that says who it is. No `token` then."""
+        self.url, self.token, self.ca, self.certificate = url, token, ca, certificate
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         """One request; the decoded answer. Raises `ApiError`."""
@@ -64,9 +65,12 @@ class Admin:
             self.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.token}", "Content-Type": kind},
+            headers={"Content-Type": kind}
+            | ({"Authorization": f"Bearer {self.token}"} if self.token else {}),
         )
         context = ssl.create_default_context(cafile=str(self.ca))
+        if self.certificate is not None:
+            context.load_cert_chain(*self.certificate)
         try:
             with urllib.request.urlopen(request, timeout=30, context=context) as answer:
                 data = answer.read()

@@ -2,7 +2,9 @@
 
 import atexit
 import base64
+import json
 import os
+import subprocess
 import sys
 import tempfile
 from functools import cache
@@ -118,17 +120,51 @@ def data(bed: Bed) -> KubeData:
 
 
 def _admin(kubeconfig: Path, folder: Path) -> Admin:
-    """Whom a kubeconfig with a token names, which is the kind that the tests can use."""
+    """Whom a kubeconfig names: by a token, by a client's certificate, or by a program that prints either."""
     document: Any = read_document(kubeconfig.read_text()).value
     context = next(
         each["context"] for each in document["contexts"] if each["name"] == document["current-context"]
     )
     server = next(each["cluster"] for each in document["clusters"] if each["name"] == context["cluster"])
     user = next(each["user"] for each in document["users"] if each["name"] == context["user"])
-    assert "token" in user, "the tests want a kubeconfig with a token"
-    authority = folder / "ca.crt"
-    if "certificate-authority-data" in server:
-        authority.write_bytes(base64.b64decode(server["certificate-authority-data"]))
-    else:
-        authority = Path(server["certificate-authority"])
-    return Admin(server["server"], user["token"], authority)
+    if "exec" in user:
+        user = _printed(user["exec"])
+    authority = _file(server, "certificate-authority", folder / "ca.crt")
+    assert authority is not None, "the tests want a kubeconfig that names the cluster's certificate authority"
+    certificate = _file(user, "client-certificate", folder / "client.crt")
+    key = _file(user, "client-key", folder / "client.key")
+    assert "token" in user or (certificate and key), "a kubeconfig wants a token or a client's certificate"
+    return Admin(
+        server["server"],
+        user.get("token", ""),
+        authority,
+        (certificate, key) if certificate and key else None,
+    )
+
+
+def _printed(plugin: dict[str, Any]) -> dict[str, str]:
+    """What a credential plug-in prints, under the names that a kubeconfig has for it."""
+    environment = {each["name"]: each["value"] for each in plugin.get("env") or ()}
+    info = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {"interactive": False}}
+    found = subprocess.run(
+        [plugin["command"], *(plugin.get("args") or ())],
+        env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": json.dumps(info)},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    said = json.loads(found.stdout)["status"]
+    encoded = {
+        f"{name}-data": base64.b64encode(said[key].encode()).decode()
+        for name, key in (("client-certificate", "clientCertificateData"), ("client-key", "clientKeyData"))
+        if key in said
+    }
+    return encoded | ({"token": said["token"]} if "token" in said else {})
+
+
+def _file(part: dict[str, str], name: str, file: Path) -> Path | None:
+    """What a kubeconfig holds, or has a path of; None: neither."""
+    if f"{name}-data" in part:
+        file.write_bytes(base64.b64decode(part[f"{name}-data"]))
+        return file
+    return Path(part[name]) if name in part else None

@@ -114,7 +114,7 @@ class World:
         cluster = Cluster(self.settings, "here")
         self.pods = Pods(self.api, self.settings, "here", cluster, "me")  # type: ignore[arg-type]
         nothing: Any = SimpleNamespace()
-        self.preparation = Preparation(self.api, self.pods, nothing, nothing, self.settings, cluster)  # type: ignore[arg-type]
+        self.preparation = Preparation(self.api, self.pods, nothing, nothing, self.settings, cluster, nothing)  # type: ignore[arg-type]
 
     def see(self) -> None:
         for name, pod in self.api.pods.items():
@@ -216,5 +216,5 @@ async def test_another_controllers_gate_is_named() -> None:
     world.api.add(1, "Pending", gated=True)
     world.api.pods["p1-0"]["spec"]["schedulingGates"] = [{"name": "example.org/approval"}]
     world.see()
-    with pytest.raises(StagingRefused, match="scheduling gates example.org/approval"):
+    with pytest.raises(StagingRefused, match=r"scheduling gates example\.org/approval"):
         await asyncio.wait_for(world.scheduled(1), 5.0)

@@ -88,6 +88,12 @@ async def test_what_a_kubelet_says_in_place_of_a_log_is_not_taken_for_one(
     assert file.read_bytes().count(words) == 1
 
 
+async def test_of_a_command_that_wrote_nothing_there_is_an_empty_log(tmp_path: Path) -> None:
+    file = tmp_path / "rank" / "log"
+    await LogFollower(cast("Api", GivenLog(b"")), "/pod", file).finish()
+    assert file.read_bytes() == b""
+
+
 class Server:
     """An API server that is away for so many requests, and then has a log, or a node that does not give it."""
 

@@ -45,7 +45,7 @@ class Pods:
 
 def _preparing(pods: Pods) -> Preparation:
     nothing: Any = SimpleNamespace()
-    return Preparation(nothing, pods, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    return Preparation(nothing, pods, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
 
 
 async def _turns() -> None:

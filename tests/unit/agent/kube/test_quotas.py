@@ -1,0 +1,174 @@
+"""What a namespace may have: less than its nodes have is reported as less, and containers say what its rules ask them to say."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from federator.kernel.errors import Forbidden, NotFound
+from federator.model.jobs import Accelerators, JobSpec, Resources
+from federator_agent.core.lent_capacity import Site, Slot, lent_gpus
+from federator_agent.core.state import Phase, Record
+from federator_agent.kube import kueue, manifests
+from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, PoolPlace
+from federator_agent.kube.objects import LimitRange, Node, Pod, Quota
+from federator_agent.kube.quotas import Allowance, allowance
+from federator_agent.kube.settings import KubeSettings
+from tests.unit.agent.worlds import entry
+
+GPU = "nvidia.com/gpu"
+CLUSTER = Cluster(KubeSettings(image="i"), "here")
+POOL = "nvidia-a100-sxm4-80gb"
+
+
+def _quota(hard: dict[str, str], **spec: Any) -> Quota:
+    return msgspec.convert({"spec": {"hard": hard, **spec}}, Quota)
+
+
+def _range(**line: Any) -> LimitRange:
+    return msgspec.convert({"spec": {"limits": [{"type": "Container", **line}]}}, LimitRange)
+
+
+def _node(name: str, gpus: int = 4) -> Node:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"}
+    has = {"cpu": "8", "memory": "16Gi", "pods": "110", GPU: str(gpus)}
+    status = {"allocatable": has, "conditions": [{"type": "Ready", "status": "True"}]}
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": status}, Node)
+
+
+def _pod(gpus: int, *, namespace: str = "federator", placement: str = "") -> Pod:
+    labels = {PLACEMENT_LABEL: placement, SITE_LABEL: "here", AGENT_LABEL: "me"} if placement else {}
+    spec = {"nodeName": "n0", "containers": [{"resources": {"requests": {GPU: str(gpus), "cpu": "1"}}}]}
+    meta = {"name": "p", "namespace": namespace, "labels": labels}
+    return msgspec.convert({"metadata": meta, "spec": spec}, Pod)
+
+
+def _seen(allowed: Allowance, *pods: Pod) -> tuple[int, int, list[int]]:
+    """GPUs that may ever be had, that are free, and free CPUs of each host."""
+    machines = {name: machine for name in ("n0", "n1") if (machine := CLUSTER.machine(_node(name)))}
+    uses = [use for pod in pods if (use := CLUSTER.use(pod))]
+    seen = CLUSTER.seen(machines, uses, "", allowed)
+    (pool,) = seen.pools
+    hosts = seen.hosts[POOL]
+    return (
+        lent_gpus(Site(name="here", pools=(pool,)), pool),
+        sum(len(host.gpus) for host in hosts),
+        [host.cpus_milli for host in hosts],
+    )
+
+
+def test_without_quotas_everything_is_reported() -> None:
+    assert _seen(allowance([], [], {}, "")) == (8, 8, [8000, 8000])
+
+
+def test_a_quota_of_gpus_is_what_may_be_had() -> None:
+    allowed = allowance([_quota({f"requests.{GPU}": "4"}), _quota({f"requests.{GPU}": "6"})], [], {}, "")
+    assert _seen(allowed)[:2] == (4, 4)
+    assert _seen(allowed, _pod(3, placement="p1"))[:2] == (4, 1)
+
+
+def test_what_others_use_of_it_can_never_be_had_and_what_is_used_elsewhere_does_not_count() -> None:
+    allowed = allowance([_quota({f"requests.{GPU}": "6"})], [], {}, "")
+    assert _seen(allowed, _pod(2))[:2] == (4, 4)
+    assert _seen(allowed, _pod(2, namespace="theirs"))[:2] == (6, 6)
+
+
+def test_what_is_left_of_cpus_is_all_that_a_host_has_free() -> None:
+    allowed = allowance([_quota({"requests.cpu": "5"})], [], {}, "")
+    assert _seen(allowed, _pod(1, placement="p1"))[2] == [4000, 4000]
+
+
+def test_no_pod_more_is_nothing_free() -> None:
+    allowed = allowance([_quota({"pods": "1"})], [], {}, "")
+    assert _seen(allowed, _pod(1, placement="p1")) == (8, 0, [0, 0])
+
+
+def test_no_container_gets_more_than_it_may_ask_for() -> None:
+    allowed = allowance([], [_range(max={"cpu": "3"})], {}, "")
+    assert _seen(allowed)[2] == [3000, 3000]
+
+
+@pytest.mark.parametrize(
+    ("spec", "counts"),
+    [
+        ({}, True),
+        ({"scopes": ["NotBestEffort"]}, True),
+        ({"scopes": ["BestEffort"]}, False),
+        ({"scopes": ["Terminating"]}, False),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["low"]}]}}, True),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}}, False),
+    ],
+)  # fmt: skip
+def test_a_quota_of_other_pods_does_not_count(spec: dict[str, Any], counts: bool) -> None:
+    found = allowance([_quota({f"requests.{GPU}": "1"}, **spec)], [], {}, "low").devices
+    assert found == ({GPU: 1} if counts else {})
+
+
+def _resources(allowed: Allowance) -> list[dict[str, dict[str, str]]]:
+    spec = JobSpec(
+        name="job", run="x", resources=Resources(gpus=Accelerators(1), cpus_milli=2000, memory_mib=1024)
+    )
+    slot = Slot(0, "main", "n", (0,), 2000, 1024)
+    record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=(slot,))
+    pod = manifests.pod(record, spec, 0, PoolPlace({}), KubeSettings(image="i"), "here")
+    manifests.bound(pod, allowed)
+    return [each["resources"] for each in pod["spec"]["containers"]]
+
+
+def test_containers_have_the_limits_and_the_least_that_the_namespace_asks_for() -> None:
+    main, side = _resources(Allowance())
+    assert main["limits"] == {"memory": "1024Mi", GPU: "1"}
+    assert side == {"requests": {"cpu": "0", "memory": "0"}, "limits": {}}
+    strict = allowance([_quota({"limits.cpu": "8"})], [_range(min={"memory": "64Mi"})], {}, "")
+    main, side = _resources(strict)
+    assert main["limits"] == {"memory": "1024Mi", GPU: "1", "cpu": main["requests"]["cpu"]}
+    assert side == {"requests": {"cpu": "0", "memory": "64Mi"}, "limits": {"cpu": "0"}}
+    _, side = _resources(allowance([], [_range(maxLimitRequestRatio={"cpu": "2"})], {}, ""))
+    assert side == {"requests": {"cpu": "10m", "memory": "0"}, "limits": {"cpu": "10m"}}
+
+
+LOCAL = {"spec": {"clusterQueue": "shared"}, "status": {"flavorsReservation": [{"name": "a", "resources": [{"name": GPU, "total": "2"}]}]}}  # fmt: skip
+
+
+def _behind(**more: Any) -> dict[str, Any]:
+    quota = {"name": GPU, "nominalQuota": "6", **more.pop("quota", {})}
+    groups = [{"flavors": [{"name": "a", "resources": [quota, {"name": "cpu", "nominalQuota": "100"}]}]}]
+    status = {"flavorsReservation": [{"name": "a", "resources": [{"name": GPU, "total": "3"}]}]}
+    return {"spec": {"resourceGroups": groups, **more}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("behind", "devices"),
+    [
+        (_behind(), {GPU: 5}),
+        (_behind(cohort="all", quota={"borrowingLimit": "2"}), {GPU: 7}),
+        (_behind(cohortName="all"), {}),
+    ],
+    ids=["own", "borrowed-within-a-limit", "borrowed-without"],
+)
+async def test_the_quota_of_a_cluster_queue_less_what_other_queues_hold_of_it(
+    behind: dict[str, Any], devices: dict[str, int]
+) -> None:
+    answers = {
+        "/apis/kueue.x-k8s.io": {"preferredVersion": {"version": "v1beta2"}},
+        "/apis/kueue.x-k8s.io/v1beta2/namespaces/ns/localqueues/gpus": LOCAL,
+        "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/shared": behind,
+    }
+
+    class Api:
+        async def ask(self, _method: str, path: str) -> bytes:
+            if path not in answers:
+                raise NotFound(path)
+            return msgspec.json.encode(answers[path])
+
+    assert await kueue.devices(Api(), "ns", "gpus") == devices  # type: ignore[arg-type]
+    assert await kueue.devices(Api(), "ns", "none") == {}  # type: ignore[arg-type]
+
+
+async def test_a_queue_that_may_not_be_read_is_said() -> None:
+    class Api:
+        async def ask(self, _method: str, path: str) -> bytes:
+            raise Forbidden(path)
+
+    with pytest.raises(Forbidden):
+        await kueue.devices(Api(), "ns", "gpus")  # type: ignore[arg-type]
