@@ -35,7 +35,7 @@ demo: $(VENV)/.demo-installed  ## install what the demo needs, then run it (ARGS
 
 dev: $(VENV)/.dev-installed  ## install everything that working on Federator needs
 
-test: lint  ## check everything and run every test; what CI runs
+test: lint site  ## check everything and run every test; what CI runs
 	@echo "== tests without real processes, on two cores"
 	@$(BIN)/python -m pytest -m "not real" $(QUICK) $(ARGS) $(NONE_IS_FINE)
 	@echo "== tests of real processes, five at a time"

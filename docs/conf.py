@@ -22,6 +22,8 @@ html_theme = "furo"
 html_title = project
 html_copy_source = False
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 myst_heading_anchors = 6
 myst_fence_as_directive = ["mermaid"]
 
@@ -36,8 +38,11 @@ class Mermaid(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """The diagram in place of its text."""
         drawing = mmdr.render("\n".join(self.content)).svg()
+        # Its words are to be as large as the page's small ones; what is wider than the page is scrolled.
+        drawn = re.search(r'width="100%"(.*?) style="max-width:([\d.]+)px"', drawing)
+        width = f'width="{0.65 * float(drawn[2]):.0f}"{drawn[1]}'
         return [
-            nodes.raw("", f'<div style="background: white; overflow-x: auto">{drawing}</div>', format="html")
+            nodes.raw("", f'<div class="diagram">{drawing.replace(drawn[0], width)}</div>', format="html")
         ]
 
 

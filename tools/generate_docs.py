@@ -69,7 +69,7 @@ def settings() -> str:
         (
             "`federator serve --config FILE` reads a YAML file with these keys; whatever it leaves out has the default. "
             "[Variables](environment.md#what-the-dispatcher-reads) override the file, and options override both. "
-            "The agent's own file is described in [site-file.md](site-file.md)."
+            "The agent has a [file of its own](site-file.md)."
         ),
         *sections(schema),
         *(
@@ -218,7 +218,7 @@ def http_api() -> str:
     return page([
         "# HTTP API",
         ("Bearer tokens, JSON, and problem+json for every error. [openapi.json](openapi.json) has the bodies; a running "
-        "dispatcher answers the same at `/v1/openapi.json`. [errors.md](errors.md) lists what can go wrong."),
+        "dispatcher answers the same at `/v1/openapi.json`. [Errors](errors.md) are what can go wrong."),
         table(("method", "path", "what it does", "who may"), rows),
     ])  # fmt: skip
 
@@ -280,7 +280,7 @@ def agent_command_line() -> str:
     parser = _parser()
     text = [
         "# federator-agent",
-        "The process at a site. [site-file.md](site-file.md) describes the file that `--config` names.",
+        "The process at a site. The [site file](site-file.md) is what `--config` names.",
     ]
     verbs = next(each.choices for each in parser._actions if isinstance(each.choices, Mapping))
     for name, verb in verbs.items():
@@ -323,7 +323,9 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def index() -> str:
     """The list of pages; each page's first line is its title."""
-    entries = [f"- [{name}]({name}): {one_line(make.__doc__ or '')}" for name, make in PAGES.items()]
+    entries = [
+        f"- [{one_line(make.__doc__ or '').removesuffix('.')}]({name})" for name, make in PAGES.items()
+    ]
     return page(
         ["# Reference", "Written from the code, and checked against it by `make lint`.", "\n".join(entries)]
     )
