@@ -1,5 +1,6 @@
 """Rules and accounts: policies, recorded decisions, the ledger, tokens."""
 
+import math
 from typing import Annotated
 
 import msgspec
@@ -27,9 +28,12 @@ class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
-class DecisionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The newest so many."""
+class DecisionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The newest so many, before the decision `before` (an id), that were taken from `since` on and before `until` (seconds since the epoch)."""
 
+    before: Cursor | None = None
+    since: float = 0.0
+    until: float | None = None
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
 
 
@@ -77,8 +81,10 @@ async def rollback_policies(call: Call) -> PolicyVerdict:
 
 
 async def decisions(call: Call) -> list[DecisionRow]:
-    """The last recorded decisions, oldest first."""
-    return call.core.decisions.rows()[-call.query(DecisionsQuery).last :]
+    """The last recorded decisions, oldest first; the page before it begins `before` the first of these."""
+    query = call.query(DecisionsQuery)
+    until = math.inf if query.until is None else query.until
+    return call.core.decisions.before(query.before, query.since, until, query.last)
 
 
 async def decision(call: Call) -> RecordedDecision:

@@ -1,5 +1,6 @@
 """Recorded decisions: what was decided, and from what."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from federator.cli.columns import action_columns, decision_columns, waiting_colu
 from federator.cli.layout import table
 from federator.cli.output import ListOutput, Output, facts, show_data, show_rows, width
 from federator.cli.output import show as show_parts
-from federator.cli.phrases import counted, usd, when_exactly
+from federator.cli.phrases import counted, moment_at, usd, when_exactly
 from federator.cli.replay import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.model.outlook import Proof
@@ -29,6 +30,9 @@ app.command(replay)
 def list_decisions(
     *,
     last: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))] = 100,
+    before: str = "",
+    since: str | None = None,
+    until: str | None = None,
     output: ListOutput = "table",
     connection: Connection = HERE,
 ) -> None:
@@ -38,8 +42,19 @@ def list_decisions(
     ----------
     last:
         So many of them.
+    before:
+        Only those before this one.
+    since:
+        Only those of so long a time until now (`2h`), or since an instant.
+    until:
+        Only those before so long a time, or before an instant.
     """
-    rows, now = ask(connection, lambda client: client.decisions(last=last))
+    asked_at = time.time()
+    since_at = moment_at(since, "--since", asked_at) if since else 0.0
+    until_at = moment_at(until, "--until", asked_at) if until else None
+    rows, now = ask(
+        connection, lambda client: client.decisions(last=last, before=before, since=since_at, until=until_at)
+    )
     show_rows(rows[::-1], decision_columns(now), output, empty="no recorded decisions")
 
 

@@ -182,9 +182,12 @@ class PlatformVerbs:
         """Let policies decide again what may be rented."""
         await self.transport.call("POST", "/v1/burst/resume", type(None))
 
-    async def decisions(self, *, last: int = 1000) -> list[DecisionRow]:
-        """The last recorded decisions, at most so many (10,000), oldest first."""
-        query = {"last": str(last)}
+    async def decisions(
+        self, *, last: int = 1000, before: str = "", since: float = 0.0, until: float | None = None
+    ) -> list[DecisionRow]:
+        """The last recorded decisions, at most so many (10,000), oldest first: before one of them, and taken between two instants (seconds since the epoch)."""
+        query = {"last": str(last)} | ({"since": str(since)} if since else {})
+        query |= ({"before": before} if before else {}) | ({} if until is None else {"until": str(until)})
         return await self.transport.call("GET", "/v1/decisions", list[DecisionRow], query=query)
 
     async def decision(self, decision: str) -> dict[str, object]:

@@ -18,6 +18,11 @@ class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     stages: str
     size_bytes: int
+    winner_because: str = ""
+    waiting: int = 0
+    """So many jobs it lets wait."""
+    stale: int = 0
+    """So many of its actions were not done, because what they were planned on had changed by then. `actions` are those that were."""
     checkpoint: str = ""
     """The decision with whose record the run of records begins that this one is part of; empty: it stands alone."""
     proof: Proof | None = None

@@ -9,6 +9,7 @@ Records of before this were one whole problem each, compressed; they can still b
 
 import asyncio
 import zlib
+from bisect import bisect_left
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -85,7 +86,18 @@ class DecisionLog:
 
     def rows(self) -> list[DecisionRow]:
         """All recorded decisions, oldest first."""
-        return sorted(self._rows.values(), key=lambda row: row.at)
+        return sorted(self._rows.values(), key=_place)
+
+    def before(self, decision: str | None, since_at: float, until_at: float, limit: int) -> list[DecisionRow]:
+        """The newest so many before that one (None: of all) that were taken in that time, oldest first. Raises `NotFound` for one that is not kept."""
+        rows = self.rows()
+        if decision is not None and decision not in self._rows:
+            raise NotFound(f"no recorded decision {decision}", remedy="begin again with the newest")
+        end = bisect_left(rows, (until_at, ""), key=_place)
+        if decision is not None:
+            end = min(end, bisect_left(rows, _place(self._rows[decision]), key=_place))
+        begin = bisect_left(rows, (since_at, ""), key=_place)
+        return rows[max(begin, end - limit) : max(begin, end)]
 
     def kept(self, decision: str) -> bool:
         """Whether it can be shown: a turn that did nothing is recorded only where it was certified."""
@@ -96,11 +108,13 @@ class DecisionLog:
         row = self._rows.get(decision)
         return row.proof if row else None
 
-    async def record(self, problem: Problem, plan: Plan, *, committed: int | None = None) -> None:
-        """Keep this decision, of which so many actions were committed (None: all), and drop the oldest runs over the limits."""
+    async def record(
+        self, problem: Problem, plan: Plan, *, committed: int | None = None, stale: int = 0
+    ) -> None:
+        """Keep this decision, of which so many actions were committed (None: all) or found stale, and drop the oldest runs over the limits."""
         if self.retention.decisions:
             async with self._writing:
-                await self._record(problem, plan, committed)
+                await self._record(problem, plan, committed, stale)
 
     async def certified(self, problem: Problem, plan: Plan, proof: Proof) -> None:
         """Keep how good a decision was beside it; one that did nothing is recorded for that."""
@@ -113,7 +127,7 @@ class DecisionLog:
             await self._records.commit(Transaction(puts=(Put(INDEX + row.id, msgspec.json.encode(row)),)))
             self._rows[row.id] = row
 
-    async def _record(self, problem: Problem, plan: Plan, committed: int | None) -> None:
+    async def _record(self, problem: Problem, plan: Plan, committed: int | None, stale: int = 0) -> None:
         # Whether it was written is not known where this fails: then nothing may be written against it.
         before, self._newest = self._continued(plan.taken_at), None
         parts = split(problem, plan)
@@ -127,6 +141,9 @@ class DecisionLog:
             jobs=len(problem.snapshot.jobs),
             stages=", ".join(stage.stage for stage in plan.stages if stage.completed),
             size_bytes=len(data),
+            winner_because=plan.winner_because,
+            waiting=len(plan.waiting),
+            stale=stale,
             checkpoint=before.checkpoint if before else plan.decision,
         )
         record = Record(parts=data, base=before.decision if before else None)
@@ -223,6 +240,10 @@ class DecisionLog:
             return []
         oldest = next(iter(self._runs), new.checkpoint)
         return [] if oldest == new.checkpoint else self._runs[oldest]
+
+
+def _place(row: DecisionRow) -> tuple[float, str]:
+    return row.at, row.id
 
 
 def _keys(names: list[str]) -> tuple[str, ...]:

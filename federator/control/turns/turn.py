@@ -298,7 +298,8 @@ class Turn:
         if committed.stale:
             self.wake()
         if made.actions:
-            await self._decisions.record(problem, made, committed=len(committed.done))
+            done, stale = len(committed.done), len(committed.stale)
+            await self._decisions.record(problem, made, committed=done, stale=stale)
 
     def _show(self, problem: Problem, plan: Plan) -> None:
         """From now on, people read this plan."""

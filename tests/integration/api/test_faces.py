@@ -148,6 +148,24 @@ async def test_recorded_decisions_are_shown_and_unknown_ones_are_not_found(rig: 
     assert (await rig.ask("GET", "/v1/decisions/dec-none")).status == 404
 
 
+async def test_recorded_decisions_are_listed_page_by_page(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    for number in range(3):
+        await rig.submit(name=f"job{number}")
+        await rig.world.turn()
+    rows = (await rig.ask("GET", "/v1/decisions")).json()
+    assert [(row["actions"], row["stale"], row["winner"]) for row in rows] == [
+        (1, 0, rows[0]["winner"])
+    ] * len(rows)
+    newest = (await rig.ask("GET", "/v1/decisions", params={"last": "1"})).json()
+    older = (await rig.ask("GET", "/v1/decisions", params={"before": newest[0]["id"], "last": "10"})).json()
+    assert older + newest == rows
+    none = await rig.ask("GET", "/v1/decisions", params={"until": str(rows[0]["at"] - 1)})
+    assert none.json() == []
+    gone = await rig.ask("GET", "/v1/decisions", params={"before": "dec-none"})
+    assert gone.status == 404
+
+
 async def test_metrics_tell_of_requests_and_of_what_exists(rig: Rig) -> None:
     await rig.world.add_site("north", gpus=4)
     await rig.submit()
