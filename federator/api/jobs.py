@@ -25,7 +25,7 @@ from federator.kernel.ids import content_hash
 from federator.model.jobs import Job, JobStatus
 from federator.model.plans import Explanation
 from federator.model.rights import MAY_CHANGE
-from federator.wire.addresses import label_of_all
+from federator.wire.addresses import label_of_all, names_array
 from federator.wire.http import (
     ActedOn,
     ArrayDetail,
@@ -221,18 +221,23 @@ async def rerun(call: Call) -> Submitted:
 
 
 async def explain(call: Call) -> Explanation:
-    """Why it waits, or why it runs where it does, and why not elsewhere."""
-    found = await call.core.views.explain(call.job)
-    core, sight = call.core, call.sight
+    """Why it waits, or why it runs where it does, and why not elsewhere; of an array, that of the task that is told for all."""
+    core, sight, job = call.core, call.sight, call.job
+    tasks: dict[str, int] = {}
+    if job.array is not None and names_array(call.path("id"), job):
+        job, tasks = core.views.told_for_all(job.array)
+    found = await core.views.explain(job)
     ahead = ahead_of(
         core.records,
         core.turn,
-        call.job,
+        job,
         found,
         finish_at=lambda job: core.views.row(job).expected_finish_at,
         may_see=sight.job,
     )
-    return msgspec.structs.replace(found, series=core.series.of_run(call.job), ahead=ahead)
+    return msgspec.structs.replace(
+        found, name=job.label, tasks=tasks, series=core.series.of_run(job), ahead=ahead
+    )
 
 
 async def preview(call: Call) -> Preview:

@@ -7,9 +7,8 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from federator.cli.jobs import JobName
-from federator.cli.output import Output, show_data
-from federator.cli.phrases import plain
+from federator.cli.jobs import JobName, act_on
+from federator.cli.output import Output
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
 from federator.kernel.quantities import format_instant
@@ -33,10 +32,10 @@ def apply(
     *,
     output: Output = "table",
     connection: Connection = HERE,
-) -> None:
+) -> int:
     """Do what `federator explain JOB` advises: change the job's deadline, value, limit on cost or duration, or queue.
 
-    What only another job file, a site or a policy could change is refused with what to do instead. Advice is of the moment; what was done is printed.
+    Of an array, that of the task that is explained is done to all its tasks. What only another job file, a site or a policy could change is refused with what to do instead. Advice is of the moment; what was done is printed.
     """
     told, _ = ask(connection, lambda client: client.explain(job))
     if not 1 <= number <= len(told.remedies):
@@ -46,11 +45,8 @@ def apply(
         )
     remedy = told.remedies[number - 1]
     patch = patch_of(remedy, told.job)
-    detail, _ = ask(connection, lambda client: client.update(told.job, patch))
-    if output in ("json", "yaml"):
-        show_data(detail, output)
-    else:
-        print(f"{plain(detail.job.label)} now has {plain(remedy.text)}")
+    whom = job if told.tasks else told.job
+    return act_on("update", (whom,), output, connection, patch, f"now has {remedy.text}")
 
 
 def patch_of(remedy: Remedy, job: str) -> JobPatch:

@@ -1,5 +1,7 @@
 """Arrays as one: what `show` says of all tasks together, and running again those that failed."""
 
+import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -9,14 +11,8 @@ from federator.cli.output import Output, facts, say, show, show_data, status
 from federator.cli.phrases import counted, duration, usd, when_exactly
 from federator.cli.requested import asks_for_any
 from federator.cli.session import HERE, Connection, ask
-from federator.model.jobs import Job
-from federator.wire.addresses import begins_id
+from federator.kernel.errors import Invalid
 from federator.wire.http import ArrayDetail
-
-
-def names_array(name: str, job: Job) -> bool:
-    """Whether that name, for which this job was found, means all tasks of its array: neither an id nor an index."""
-    return job.array is not None and not begins_id(name, job.id) and not name.endswith("]")
 
 
 def show_array(array: ArrayDetail, now: float, output: Output) -> None:
@@ -24,9 +20,6 @@ def show_array(array: ArrayDetail, now: float, output: Output) -> None:
     if output in ("json", "yaml"):
         show_data(array, output)
         return
-    tasks = Text()
-    for name, count in array.tasks.items():
-        tasks.append(", " if tasks else "").append(f"{count} ").append_text(status(name))
     used = (
         f"{usd(array.spent_usd)}, {array.gpu_s / 3600:.2f} GPU-hours"
         if array.gpu_s or array.spent_usd
@@ -35,7 +28,7 @@ def show_array(array: ArrayDetail, now: float, output: Output) -> None:
     named: list[tuple[str, str | Text]] = [
         ("array", f"{array.name}[{array.indices}]"),
         ("id", array.id),
-        ("tasks", tasks),
+        ("tasks", tasks_in_words(array.tasks)),
         ("at once", "" if array.at_once is None else f"at most {array.at_once}"),
         ("waits", array.waits),
         *(("ended", f"{array.name}[{indices}]  {why}") for why, indices in array.ended.items()),
@@ -55,6 +48,27 @@ def show_array(array: ArrayDetail, now: float, output: Output) -> None:
     show(facts(named))
     if "FAILED" in array.tasks:
         say(f"next: federator rerun {array.name} --failed")
+
+
+def tasks_in_words(tasks: Mapping[str, int]) -> Text:
+    """How many are in each status."""
+    told = Text()
+    for name, count in tasks.items():
+        told.append(", " if told else "").append(f"{count} ").append_text(status(name))
+    return told
+
+
+def one_task(array: ArrayDetail, verb: str) -> Invalid:
+    """That a verb is about one task: the first that failed, where any did."""
+    failed = next((indices for why, indices in array.ended.items() if why.startswith("FAILED")), "")
+    first = re.split("[-,]", failed or array.indices)[0]
+    count = counted(sum(array.tasks.values()), "task")
+    which = "the first that failed" if failed else "one of them"
+    return Invalid(
+        f"{array.name} is an array of {count}",
+        field="JOB",
+        remedy=f"name {which}: federator {verb} '{array.name}[{first}]'",
+    )
 
 
 def rerun(

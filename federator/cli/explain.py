@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from federator.cli.apply import can_be_applied
+from federator.cli.arrays import tasks_in_words
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.jobs import JobFile, JobName, the_file
 from federator.cli.layout import NARROW, Column, table
@@ -41,6 +42,8 @@ def explain(job: JobName, *, output: Output = "table", connection: Connection = 
     if output in ("json", "yaml"):
         show_data(explanation, output)
     else:
+        if explanation.tasks:
+            show(tasks_in_words(explanation.tasks).append(f"; this is of {plain(explanation.name)}:"))
         hint = f"federator apply {job} NUMBER does what is the job's own to change"
         applies = any(can_be_applied(remedy, explanation.job) for remedy in explanation.remedies)
         show(*drawn(explanation, now, width()), *([Text(plain(hint), style="dim")] if applies else []))

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.arrays import names_array, show_array
+from federator.cli.arrays import show_array
 from federator.cli.columns import attempt_columns, event_columns
 from federator.cli.exits import EXITS, FAILED, USAGE
 from federator.cli.job_facts import job_facts
@@ -37,6 +37,7 @@ from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Conflict, Invalid
 from federator.kernel.quantities import format_instant
 from federator.model.events import Event
+from federator.wire.addresses import names_array
 from federator.wire.http import (
     ActedOn,
     ArrayDetail,
@@ -359,31 +360,31 @@ def update(
             "nothing to change", remedy="name at least one of --" + ", --".join(JobPatch.__struct_fields__)
         )
     told = "now has " + ", ".join(f"{key} {new}" for key, new in changed.items())
-    return _act("update", jobs, output, connection, patch, told)
+    return act_on("update", jobs, output, connection, patch, told)
 
 
 def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
     """Cancel jobs; an array's name means all its tasks, `sweep[3-7]` some. A running one stops within its grace; its record stays."""
-    return _act("cancel", jobs, output, connection)
+    return act_on("cancel", jobs, output, connection)
 
 
 def hold(*jobs: JobName, yes: Yes = False, output: Output = "table", connection: Connection = HERE) -> int:
     """Keep jobs from starting; a running one stops and frees its GPUs. Without `checkpoint` in its file it starts from the beginning afterwards, and you are asked first."""
     if not _may_stop(jobs, connection, yes=yes):
         return FAILED
-    return _act("hold", jobs, output, connection)
+    return act_on("hold", jobs, output, connection)
 
 
 def release(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
     """Let held jobs go on."""
-    return _act("release", jobs, output, connection)
+    return act_on("release", jobs, output, connection)
 
 
 def requeue(*jobs: JobName, yes: Yes = False, output: Output = "table", connection: Connection = HERE) -> int:
     """Stop the present attempt of jobs and let them wait for another place. Without `checkpoint` in its file a job starts from the beginning there, and you are asked first."""
     if not _may_stop(jobs, connection, yes=yes):
         return FAILED
-    return _act("requeue", jobs, output, connection)
+    return act_on("requeue", jobs, output, connection)
 
 
 def _may_stop(jobs: tuple[str, ...], connection: Connection, *, yes: bool) -> bool:
@@ -395,7 +396,7 @@ def _may_stop(jobs: tuple[str, ...], connection: Connection, *, yes: bool) -> bo
     return agreed(ask(connection, lambda client: work_at_stake(client, jobs))[0])
 
 
-def _act(
+def act_on(
     verb: Verb,
     jobs: tuple[str, ...],
     output: Output,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from federator.cli.arrays import names_array
+from federator.cli.arrays import one_task
 from federator.cli.jobs import JobName
 from federator.cli.log_lines import LogLines
 from federator.cli.output import say
@@ -15,6 +15,7 @@ from federator.cli.phrases import moment_at, plain
 from federator.cli.sanitize import LogOutput
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask
 from federator.kernel.errors import Invalid
+from federator.wire.addresses import names_array
 from federator.wire.http import JobDetail
 from federator.wire.log_times import LogPart
 
@@ -59,7 +60,7 @@ def logs(
     grep:
         Only lines that this regular expression matches.
     timestamps:
-        Put before each line when it was written, to a second or so (UTC); `-` where that was not recorded.
+        Put before each line when it was written, to a second or so, in local time with its zone; `-` where that was not recorded.
     raw:
         Give a terminal all bytes as they are, colours too: for jobs that you trust.
     """
@@ -72,6 +73,9 @@ def logs(
 
     async def write(client: "Verbs") -> None:
         detail = await client.job(job)
+        if names_array(job, detail.job):
+            assert detail.job.array is not None
+            raise one_task(await client.array(detail.job.array), "logs")
         _check_node(detail, node)
         if follow:
             client.transport.patience_s = LONG_PATIENCE_S

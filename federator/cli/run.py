@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from federator.cli.arrays import names_array
 from federator.cli.attached import document_of, is_given, run_attached
 from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
 from federator.cli.explain import show_previews
@@ -20,7 +19,7 @@ from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.quantities import format_duration, parse_duration_s
 from federator.model.jobs import TERMINAL, Job, JobStatus
-from federator.wire.addresses import read_address
+from federator.wire.addresses import names_array, read_address
 from federator.wire.http import JobRow
 from federator.wire.jobfile import read_job
 

@@ -274,6 +274,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to "why is my job waiting, and why not there?", or "why did it run there?"."""
 
     job: str
+    name: str = ""
+    """What people call it."""
+    tasks: dict[str, int] = {}
+    """Where an array was named: how many of its tasks are in each status. What is said is of the first that waits, or of one in the status of the array."""
     status: str
     because: str
     reason: Reason | None = None

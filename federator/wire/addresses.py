@@ -38,6 +38,11 @@ def begins_id(text: str, job: str) -> bool:
     return may_be_id(text) and job.startswith(text)
 
 
+def names_array(name: str, job: Job) -> bool:
+    """Whether that name, for which this job was found, means all tasks of its array: neither an id nor an index."""
+    return job.array is not None and not begins_id(name, job.id) and not name.endswith("]")
+
+
 def in_ranges(indices: Sequence[int]) -> str:
     """Indices in growing order as people write them: `0-3,7`."""
     spans: list[list[int]] = []

@@ -23,13 +23,20 @@ def first_to_tell(records: Records, array: str) -> Job:
     return records.jobs[min(ids[0] for ids in records.index.tasks(array, status))]
 
 
+def tasks_by_status(records: Records, array: str) -> dict[str, int]:
+    """How many of its tasks are in each status, what lives first."""
+    counts = records.index.task_counts(array)
+    return {str(each): counts[each] for each in ORDER if each in counts}
+
+
 def as_array(row: JobRow, records: Records, array: str) -> JobRow:
     """The line of the task that tells, as that of its array."""
     counts, tasks = records.index.task_counts(array), records.arrays[array]
     status = next(each for each in ORDER if each in counts)
     last = next(reversed(tasks.values()))
     indices = (next(iter(tasks.values())).array_index, last.array_index)
-    told = ", ".join(f"{counts[each]} {each}" for each in ORDER if each in counts)
+    by_status = tasks_by_status(records, array)
+    told = ", ".join(f"{count} {each}" for each, count in by_status.items())
     waits = f": {row.because}" if row.status == JobStatus.PENDING and row.because else ""
     return JobRow(
         id=array,
@@ -47,7 +54,7 @@ def as_array(row: JobRow, records: Records, array: str) -> JobRow:
         deadline_at=row.deadline_at,
         because=told + waits,
         array=array,
-        tasks={str(each): counts[each] for each in ORDER if each in counts},
+        tasks=by_status,
         indices="-".join(str(index) for index in dict.fromkeys(indices)),
         reason=row.reason,
         labels=row.labels,
@@ -58,7 +65,6 @@ def as_array(row: JobRow, records: Records, array: str) -> JobRow:
 def added_up(records: Records, array: str, tells: JobRow, spec: JobSpec) -> ArrayDetail:
     """All tasks; `tells` is the line of the first that waits, or of another where none does."""
     tasks = list(records.arrays[array].values())
-    counts = records.index.task_counts(array)
     sites: Counter[str] = Counter()
     ended: defaultdict[str, list[int]] = defaultdict(list)
     for job in tasks:
@@ -83,7 +89,7 @@ def added_up(records: Records, array: str, tells: JobRow, spec: JobSpec) -> Arra
         owner=tasks[0].owner,
         queue=tasks[0].queue,
         spec=spec,
-        tasks={str(each): counts[each] for each in ORDER if each in counts},
+        tasks=tasks_by_status(records, array),
         at_once=tasks[0].at_once,
         after=tasks[0].after,
         submitted_at=tasks[0].submitted_at,

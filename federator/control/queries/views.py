@@ -10,7 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from federator.control.administration.visibility import ANOTHERS, Sight, Visibility
-from federator.control.queries.arrays import added_up, as_array, first_to_tell
+from federator.control.queries.arrays import added_up, as_array, first_to_tell, tasks_by_status
 from federator.control.queries.blockers import blocked_by
 from federator.control.queries.burst_rows import burst_status
 from federator.control.queries.expectations import Expectations
@@ -168,6 +168,10 @@ class Views:
         spec = self._records.spec(task.spec_hash)
         shown = spec if self._may_read(caller, task) else _without_what_it_runs(spec)
         return added_up(self._records, task.array, tells, shown)
+
+    def told_for_all(self, array: str) -> tuple[Job, dict[str, int]]:
+        """The task whose reason is told for its array, and how many tasks are in each status."""
+        return first_to_tell(self._records, array), tasks_by_status(self._records, array)
 
     def row(self, job: Job) -> JobRow:
         """A job as a line."""

@@ -229,6 +229,15 @@ async def test_an_unknown_job_is_not_found(rig: Rig) -> None:
     assert answer.problem["remedy"]
 
 
+async def test_of_an_array_the_first_task_that_waits_is_explained(rig: Rig) -> None:
+    body = {"name": "sweep", "run": "true", "array": "0-9"}
+    jobs = (await rig.ask("POST", "/v1/jobs", json=body)).json()["jobs"]
+    explained = (await rig.ask("GET", "/v1/jobs/sweep/explain")).json()
+    assert (explained["job"], explained["name"], explained["tasks"]) == (jobs[0], "sweep[0]", {"PENDING": 10})
+    of_one = (await rig.ask("GET", f"/v1/jobs/{jobs[4]}/explain")).json()
+    assert (of_one["name"], of_one["tasks"]) == ("sweep[4]", {})
+
+
 async def test_preview_and_explain_change_nothing(rig: Rig) -> None:
     await rig.world.add_site("north")
     preview = await rig.ask("POST", "/v1/preview", json={"run": "true", "name": "what-if"})

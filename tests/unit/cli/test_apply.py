@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
 from federator.model.plans import Ahead, Explanation
+from federator.wire.http import ActedOn
 from tests.support.fake_dispatcher import FakeDispatcher
-from tests.unit.cli.answers import NOW, detail
+from tests.unit.cli.answers import NOW
 from tests.unit.cli.conftest import Command
 
 
@@ -53,11 +55,25 @@ def test_what_is_the_jobs_own_is_done(
     federator: Command, fake: FakeDispatcher, change: AskFor, patch: dict[str, str]
 ) -> None:
     fake.answer("GET /v1/jobs/train/explain", told(WaitUntil(NOW), change))
-    fake.answer("PATCH /v1/jobs/job-1", detail())
+    fake.answer("POST /v1/jobs/actions", [ActedOn("job-1", "train", 1, 0, {"PENDING": 1})])
     ran = federator("apply", "train", "2")
     assert ran.code == 0, ran.err
     assert "now has advice 2" in ran.out
-    assert json.loads(fake.of("PATCH /v1/jobs/job-1")[0].body) == patch
+    asked = json.loads(fake.of("POST /v1/jobs/actions")[0].body)
+    given = {key: value for key, value in asked["patch"].items() if value is not None}
+    assert (asked["jobs"], given) == (["job-1"], patch)
+
+
+def test_of_an_array_one_task_is_explained_and_all_are_changed(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    of_one = replace(told(DEADLINE), name="sweep[4]", tasks={"RUNNING": 4, "PENDING": 96})
+    fake.answer("GET /v1/jobs/sweep/explain", of_one)
+    fake.answer("POST /v1/jobs/actions", [ActedOn("sweep", "sweep[0-99]", 100, 0, {"PENDING": 100})])
+    out = " ".join(federator("explain", "sweep").out.split())
+    assert out.startswith("4 RUNNING, 96 PENDING; this is of sweep[4]:")
+    assert "sweep[0-99]  now has advice 1" in federator("apply", "sweep", "1").out
+    assert json.loads(fake.of("POST /v1/jobs/actions")[0].body)["jobs"] == ["sweep"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +93,7 @@ def test_what_is_not_is_refused_with_what_to_do(
     ran = federator("apply", "train", "1")
     assert ran.code != 0
     assert said in ran.err
-    assert not fake.of("PATCH /v1/jobs/job-1")
+    assert not fake.of("POST /v1/jobs/actions")
 
 
 def test_a_number_that_there_is_not(federator: Command, fake: FakeDispatcher) -> None:

@@ -75,3 +75,11 @@ def test_the_outputs_of_all_tasks_come_with_one_command(
         b"1",
         b"2",
     ]
+
+
+def test_logs_of_an_array_ask_which_task(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/jobs/sweep", detail(id="job-3", name="sweep", array="job-0", array_index=3))
+    fake.answer("GET /v1/jobs/job-0/array", an_array())
+    ran = federator("logs", "sweep")
+    assert ran.code == 2
+    assert "sweep is an array of 10 tasks (name the first that failed: federator logs 'sweep[3]')" in ran.err
