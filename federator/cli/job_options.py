@@ -1,18 +1,18 @@
 """Options that say what a job is, the same for `run`, `submit` and `preview`: each goes before what the file says."""
 
-import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from federator.cli.sbatch_values import deadline_of
+from federator.cli.phrases import moment_at
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import format_instant
 
 ASKS = Group("Job", sort_key=10)
 RESOURCES = ("gpus", "cpus", "memory")
-_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?|[0-9-]+(T[0-9:.]+)?")
 
 
 @Parameter(name="*", group=ASKS)
@@ -49,7 +49,8 @@ class JobOptions:
     queue: Annotated[str | None, Parameter(help="Path of the queue; else your default one.")] = None
     priority: Annotated[int | None, Parameter(help="0 to 100.")] = None
     deadline: Annotated[
-        str | None, Parameter(help="When it should be done: 18:00 here, or 2026-12-01T08:00:00Z.")
+        str | None,
+        Parameter(help="When it should be done: 2h from now, 18:00 here, or 2026-12-01T08:00:00Z."),
     ] = None
     max_duration: Annotated[str | None, Parameter(help="Killed after this, such as 4h.")] = None
     max_cost: Annotated[str | None, Parameter(help="What it may cost at most, such as '40 USD'.")] = None
@@ -124,13 +125,8 @@ def _assignment(word: str) -> tuple[str, str]:
 
 
 def _instant(text: str) -> str:
-    """Local time with its zone; what is written with a zone stays as it is."""
-    if not _CLOCK.fullmatch(text.strip()):
-        return text
-    try:
-        return deadline_of(text)
-    except ValueError as error:
-        raise Invalid(str(error), field="--deadline") from None
+    """As a job file has it."""
+    return format_instant(moment_at(text, "--deadline", time.time(), ahead=True))
 
 
 def _after(words: tuple[str, ...]) -> list[str] | dict[str, list[str]]:

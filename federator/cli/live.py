@@ -1,5 +1,6 @@
 """World and load from a running dispatcher, for simulations: `simulate --from-live` and `policy replay`."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from federator.cli.contrast import put
+from federator.cli.phrases import moment_at
 from federator.cli.session import Connection, ask
 from federator.kernel.errors import Invalid
-from federator.kernel.quantities import parse_duration_s
 
 if TYPE_CHECKING:
     from federator.client import Verbs
@@ -88,10 +89,8 @@ def take(since: str, connection: Connection) -> "Live":
 
 def since_s(since: str) -> float:
     """`--since` in seconds. Raises `Invalid`."""
-    try:
-        length_s = parse_duration_s(since)
-    except ValueError as error:
-        raise Invalid(str(error), field="--since") from None
+    now = time.time()
+    length_s = now - moment_at(since, "--since", now)
     if not 0 < length_s <= 400 * 86_400:
         raise Invalid("must be a time of up to 400 days", field="--since", remedy="write for example 7d")
     return length_s

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from federator.kernel.errors import Invalid
 from federator.wire.log_times import LogPart
@@ -60,4 +60,4 @@ class LogLines:
 def _stamp(at: float | None) -> str:
     if at is None:
         return UNKNOWN
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds")

@@ -1,12 +1,16 @@
 """Numbers as people read them: times relative to now, money, GPUs."""
 
-from datetime import datetime
+import re
+from datetime import UTC, datetime, time, timedelta
 
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration, parse_duration_s
 
 NONE = "-"
 DAY_S = 86_400.0
+DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_UTC = re.compile(r"\b(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d)(:\d\d)? UTC\b")
+"""A moment in the dispatcher's sentences, see `planning.wording.moment`."""
 
 
 def ago(at: float | None, now: float) -> str:
@@ -77,8 +81,23 @@ def counted(count: int, what: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text from elsewhere without what could steer a terminal."""
+    """Text from elsewhere without what could steer a terminal, its moments (`14:02 UTC`) by the clock of whoever reads it."""
+    if " UTC" in text:
+        text = _UTC.sub(_local, text)
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _local(found: re.Match[str]) -> str:
+    """A moment by the local clock: without a date the one that is nearest to now."""
+    day, clock, seconds = found.groups()
+    now = datetime.now(UTC)
+    try:
+        at = datetime.fromisoformat(f"{day or now.date()}T{clock}{seconds or ''}+00:00")
+        away = timedelta() if day else timedelta(days=round((now - at) / timedelta(days=1)))
+        local = (at + away).astimezone()
+    except (ValueError, OverflowError):
+        return found[0]
+    return local.strftime(f"{'%Y-%m-%d ' if day else ''}{'%H:%M:%S' if seconds else '%H:%M'} %Z")
 
 
 def _coarse(seconds: float) -> float:
@@ -89,13 +108,16 @@ def _coarse(seconds: float) -> float:
 
 
 def moment_at(text: str, option: str, now: float, *, ahead: bool = False) -> float:
-    """What a person wrote for an option that takes an instant, in seconds since the epoch: how long ago (`ahead`: from now), as `2h`; `18:00` or `2026-12-01T08:00` by the local clock; or with a zone. Raises `Invalid`."""
+    """What a person wrote for an option that takes an instant, in seconds since the epoch: how long ago (`ahead`: from now), as `2h`; `yesterday`, `today`, `tomorrow` (where they begin); `18:00` or `2026-12-01T08:00` by the local clock; or with a zone. Raises `Invalid`."""
     try:
         away_s = parse_duration_s(text)
     except ValueError:
         pass
     else:
         return now + away_s if ahead else now - away_s
+    if text.strip() in DAYS:
+        day = datetime.fromtimestamp(now).astimezone() + timedelta(days=DAYS[text.strip()])
+        return datetime.combine(day.date(), time.min).astimezone().timestamp()
     from federator.cli.sbatch_values import deadline_of
 
     try:

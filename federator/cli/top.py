@@ -1,6 +1,5 @@
 """`top`: the federation at a glance, drawn again as it changes."""
 
-import math
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -16,25 +15,28 @@ from federator.cli.phrases import plain, usd
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask
 from federator.client.verbs import Verbs
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import parse_duration_s
 from federator.wire.http import JobRow, Overview
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
-def top(*, every: float = 1.0, once: bool = False, connection: Connection = HERE) -> None:
+def top(*, every: str = "1s", once: bool = False, connection: Connection = HERE) -> None:
     """Show sites, queues, rented capacity, money and jobs, live; Ctrl-C ends it.
 
     Parameters
     ----------
     every:
-        Seconds between two looks.
+        Time between two looks.
     once:
         Draw once and leave, as for a pipe.
     """
-    if not 0 < every < math.inf:
-        raise Invalid("must be a number above 0", field="--every", remedy="write seconds, such as 2")
+    try:
+        every_s = parse_duration_s(every)
+    except ValueError as error:
+        raise Invalid(str(error), field="--every") from None
     out = console()
-    ask(connection, partial(_live, every_s=max(0.2, every), once=once or not out.is_terminal))
+    ask(connection, partial(_live, every_s=max(0.2, every_s), once=once or not out.is_terminal))
 
 
 async def _live(client: Verbs, *, every_s: float, once: bool) -> None:
@@ -74,7 +76,7 @@ def _headline(overview: Overview) -> Text:
     running = sum(job.status == "RUNNING" for job in overview.jobs)
     waiting = sum(job.status == "PENDING" for job in overview.jobs)
     money = f"{usd(overview.spent_usd)} spent, {usd(overview.committed_usd)} committed"
-    clock = time.strftime("%H:%M:%S", time.gmtime(overview.now))
+    clock = time.strftime("%H:%M:%S %Z", time.localtime(overview.now))
     return Text(
         f"{clock}  {busy}/{gpus} GPUs busy  {running} running  {waiting} waiting  {money}  {plain(overview.turn)}",
         style="bold",

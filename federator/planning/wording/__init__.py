@@ -22,11 +22,11 @@ LAST_AT = 253_402_300_799.0
 
 @lru_cache(4096)
 def moment(at: float, now: float) -> str:
-    """A time of day in UTC, with the date when it is not within twelve hours; to the second when it is close."""
+    """A time of day with its zone, UTC; with the date when it is not within twelve hours, to the second when it is close. The command writes it by the clock of whoever reads it."""
     instant = datetime.fromtimestamp(min(at, LAST_AT), UTC)
     if abs(at - now) > DAY_S / 2:
-        return instant.strftime("%Y-%m-%d %H:%M")
-    return instant.strftime("%H:%M:%S" if abs(at - now) < 600 else "%H:%M")
+        return instant.strftime("%Y-%m-%d %H:%M UTC")
+    return instant.strftime("%H:%M:%S UTC" if abs(at - now) < 600 else "%H:%M UTC")
 
 
 def money(usd: float) -> str:

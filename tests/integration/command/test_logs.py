@@ -46,14 +46,14 @@ def test_each_attempt_has_its_log(federation: Federation, tried: str) -> None:
 
 def test_only_some_lines_and_when_they_were_written(federation: Federation, tried: str) -> None:
     found = federation.run("logs", tried, "--all", "--grep", "^step", "--timestamps").stdout
-    times = re.findall(r"^(\S+)Z step \d$", found, re.MULTILINE)
+    times = re.findall(r"^(\S+)[+-]\d\d:\d\d step \d$", found, re.MULTILINE)
     assert len(times) == 3, found
     assert times == sorted(times)
     assert (
         federation.run("logs", tried, "--since", "2020-01-01T00:00:00Z", "--tail", "1").stdout == "step 2\n"
     )
     assert not federation.run("logs", tried, "--since", "0s").stdout
-    assert federation.run("logs", tried, "--since", "yesterday").returncode == 2
+    assert federation.run("logs", tried, "--since", "last week").returncode == 2
 
 
 def test_how_the_last_attempt_failed_is_in_show(federation: Federation, tmp_path: Path) -> None:

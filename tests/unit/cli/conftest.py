@@ -1,5 +1,6 @@
 """The command against a dispatcher that says what the test tells it to."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -53,3 +54,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often: no test waits for real time."""
     monkeypatch.setattr(client_jobs, "POLL_S", 0.01)
     monkeypatch.setattr(run, "LAST_OUTPUT_S", 1.0)
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The clock of whoever reads is that of Berlin."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()

@@ -1,10 +1,12 @@
 """Options that say what a job is go before what its file says, the same for `submit`, `preview` and `run`."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from federator.kernel.quantities import parse_instant
 from federator.wire.http import Preview, Submitted
 from federator.wire.yamltext import read_document
 from tests.support.fake_dispatcher import FakeDispatcher
@@ -46,12 +48,17 @@ def test_options_go_before_what_the_file_says(
         "after": {"any": ["y"]},
         "array": "0-9%2",
     }
+    before = time.time()
+    assert federator("submit", "-f", job_yaml, "--deadline", "2h").code == 0
+    deadline = parse_instant(json.loads(fake.heard[-1].body)["deadline"])
+    assert before + 7199 <= deadline <= time.time() + 7200
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--priority", "800"), "$.priority: cannot be 800"),
+        (("--deadline", "2x"), "or how long from now, such as 2h"),
         (("--deadline", "25:99"), "--deadline: '25:99' is not an instant"),
         (("--env", "A"), "--env: 'A' gives no value"),
         (("--after", "when:y"), "when"),

@@ -5,8 +5,6 @@ import io
 import json
 import os
 import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from rich.console import Console
 
 from federator.cli.columns import job_columns, short_ids
 from federator.cli.layout import table
-from federator.cli.phrases import moment_at, when_exactly
+from federator.cli.phrases import moment_at, plain, when_exactly
 from federator.kernel.errors import Invalid
 from federator.wire.http import JobPage
 from tests.support.fake_dispatcher import FakeDispatcher
@@ -34,15 +32,6 @@ def jobs(fake: FakeDispatcher) -> FakeDispatcher:
     fake.answer("GET /v1/jobs", JobPage(ROWS, total=3), headers=TIME)
     fake.answer("GET /v1/series", [])
     return fake
-
-
-@pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "Europe/Berlin")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def names(said: str) -> list[str]:
@@ -147,4 +136,16 @@ def test_instants_are_written_in_the_same_forms_everywhere() -> None:
     assert moment_at("2025-10-09T10:53:20", "--since", NOW) == NOW
     assert moment_at("2025-10-09T08:53:20Z", "--since", NOW) == NOW
     with pytest.raises(Invalid, match="or how long ago, such as 2h"):
-        moment_at("yesterday", "--since", NOW)
+        moment_at("last week", "--since", NOW)
+    assert moment_at("today", "--since", NOW) == NOW - 39_200
+    assert moment_at("yesterday", "--since", NOW) == NOW - 39_200 - 86_400
+
+
+@pytest.mark.usefixtures("berlin")
+def test_moments_in_the_dispatchers_sentences_are_told_by_the_local_clock() -> None:
+    assert (
+        plain("starts at about 2026-07-01 22:30 UTC, or so") == "starts at about 2026-07-02 00:30 CEST, or so"
+    )
+    assert plain("starts at 2026-01-31 23:30:05 UTC") == "starts at 2026-02-01 00:30:05 CET"
+    assert plain("at 14:02 UTC") in ("at 15:02 CET", "at 16:02 CEST")
+    assert plain("at 99:99 UTC") == "at 99:99 UTC"

@@ -14,6 +14,7 @@ def lines(made: LogLines, *parts: LogPart) -> list[bytes]:
     return [line for part in parts for line in made.take(part)] + list(made.end())
 
 
+@pytest.mark.usefixtures("berlin")
 def test_a_line_has_the_time_of_its_first_byte() -> None:
     found = lines(
         LogLines(None, timestamps=True),
@@ -22,9 +23,9 @@ def test_a_line_has_the_time_of_its_first_byte() -> None:
         LogPart(13, b"", None),
     )
     assert found == [
-        b"2026-01-01T00:00:00.250Z one\n",
-        b"2026-01-01T00:00:00.250Z two\n",
-        b"2026-01-01T00:01:00.250Z three\n",
+        b"2026-01-01T01:00:00.250+01:00 one\n",
+        b"2026-01-01T01:00:00.250+01:00 two\n",
+        b"2026-01-01T01:01:00.250+01:00 three\n",
     ]
 
 

@@ -329,7 +329,7 @@ def test_ledger_takes_an_instant(federator: Command, fake: FakeDispatcher) -> No
     fake.answer("GET /v1/ledger", [])
     federator("ledger", "--since", "2026-01-01T00:00:00Z", "--job", "job-1")
     assert fake.heard[0].query == {"since": "1767225600.0", "job": "job-1", "limit": "101"}
-    assert federator("ledger", "--since", "yesterday").code == 2
+    assert federator("ledger", "--since", "last week").code == 2
 
 
 def test_the_ledger_says_when_it_is_cut(federator: Command, fake: FakeDispatcher) -> None:

@@ -264,7 +264,7 @@ def test_a_spot_offer_that_is_late_says_when_it_would_be_done_if_it_were_taken_b
     problem = _tight(0.001, spot, paused=False)
     rows = {row.pool: row for row in explain_waiting(problem, plan_greedily(problem), "job-a").sites}
     assert "1s after its deadline" in rows["eu/4xA100"].text
-    assert rows["eu/spot"].text.endswith(" after its deadline, and taken back at the very end at 00:40")
+    assert rows["eu/spot"].text.endswith(" after its deadline, and taken back at the very end at 00:40 UTC")
     assert rows["eu/spot"].change == "a deadline 1h19m later"
 
 
@@ -297,7 +297,7 @@ def test_of_a_place_that_is_full_it_is_said_until_when() -> None:
     (home,) = explain_waiting(problem, plan_greedily(problem), "one").sites
     assert home.filter == "busy"
     assert "room at about 23:13" in home.text
-    assert home.change == "wait until 23:13, or more hosts there"
+    assert home.change == "wait until 23:13 UTC, or more hosts there"
 
 
 def test_where_other_hardware_would_have_to_be_bought_another_place_is_advised() -> None:
