@@ -27,6 +27,7 @@ from federator.control.queries.expectations import Expectations
 from federator.control.queries.explanations import Explainer
 from federator.control.queries.notifications import Notifications, Reach
 from federator.control.queries.recorded_load import Recorded
+from federator.control.queries.timetables import Timetables
 from federator.control.queries.views import Views
 from federator.control.record.chain import Chain
 from federator.control.record.decisions import DecisionLog
@@ -97,6 +98,7 @@ class Core:
     providers: dict[str, Provider]
     history: History
     recorded: Recorded
+    timetables: Timetables
     sign_in: SignIn
     exports: tuple[LedgerExport, ...] = ()
     ready: bool = False
@@ -266,6 +268,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         certificates=Certificates(turn, decisions, lookout, settings.turn.certify_every),
         providers=providers,
         history=history,
+        timetables=Timetables(records, turn, decisions),
         recorded=Recorded(records, inventory, history, settings.providers),
         sign_in=SignIn(admission, settings.oidc, identity),
         exports=exports,

@@ -14,6 +14,7 @@ from federator.api import (
     jobs,
     logs,
     people,
+    plans,
     recorded,
     series,
     service,
@@ -33,6 +34,7 @@ from federator.model.rules import PolicySet
 from federator.model.sites import Site
 from federator.wire import administration, decisions, http, link, rights, sign_in, sites, tunnel
 from federator.wire.recorded import RecordedJobs, RecordedWorld
+from federator.wire.timetable import PlanPage
 from federator.wire.usage import UsageReport
 
 OPEN, PERSON, JOB, AGENT, SESSION = Gate.OPEN, Gate.PERSON, Gate.JOB, Gate.AGENT, Gate.SESSION
@@ -93,6 +95,7 @@ ROUTES = (
     Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
     Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
     Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", answer=http.Overview),
+    Route("GET", "/v1/plan", plans.show, PERSON, "What runs where and when, as the newest decision foresees it", query=plans.PlanQuery, answer=PlanPage, cost=PLAIN),
     Route("GET", "/v1/burst", fleet.burst, PERSON, "Whether and by whom anything may be rented, and what waits for approval", answer=administration.BurstStatus),
     Route("POST", "/v1/burst/approve", fleet.approve_burst, PERSON, "Approve a rental for a job", PLATFORM, body=administration.Approval, status=204),
     Route("POST", "/v1/burst/pause", fleet.pause_burst, PERSON, "Rent nothing new", PLATFORM, status=204),
@@ -106,6 +109,7 @@ ROUTES = (
     Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
     Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[decisions.DecisionRow]),
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=decisions.RecordedDecision),
+    Route("GET", "/v1/decisions/{id}/plan", plans.show_recorded, PERSON, "What ran where and when, as a recorded decision foresaw it", query=plans.PlanQuery, answer=PlanPage, cost=HEAVY),
     Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=decisions.ReplayResult, cost=HEAVY),
     Route("GET", "/v1/recorded/jobs", recorded.jobs, PERSON, "Read the load of some time, for a simulation", PLATFORM, query=recorded.LoadQuery, answer=RecordedJobs),
     Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),

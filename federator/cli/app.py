@@ -41,6 +41,7 @@ VERBS: dict[str, dict[str, str]] = {
         "download": "federator.cli.logs:download",
         "series": "federator.cli.series:app",
         "top": "federator.cli.top:top",
+        "plan": "federator.cli.plan:show_plan",
         "usage": "federator.cli.usage:usage",
         "efficiency": "federator.cli.efficiency:efficiency",
     },

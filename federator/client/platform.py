@@ -36,6 +36,7 @@ from federator.wire.http import (
 from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
 from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
+from federator.wire.timetable import PlanPage
 from federator.wire.usage import Key, UsageReport
 
 JSON = {"Content-Type": "application/json"}
@@ -195,6 +196,28 @@ class PlatformVerbs:
         return await self.transport.call(
             "GET", f"/v1/decisions/{quote(decision, safe='')}", dict[str, object]
         )
+
+    async def plan(  # noqa: PLR0913 - each is a filter of the query
+        self,
+        *,
+        decision: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        site: str = "",
+        queue: str = "",
+        owner: str = "",
+        collapse: bool = False,
+        after: str = "",
+        limit: int = 1000,
+    ) -> PlanPage:
+        """What runs where and when between two instants (seconds since the epoch; an hour before the decision, a day after it), by the newest decision or a recorded one. `after`: as `next_after` of the page before."""
+        times = {"since": since, "until": until}
+        query = {name: str(value) for name, value in times.items() if value is not None}
+        words = {"site": site, "queue": queue, "owner": owner, "after": after}
+        query |= {name: value for name, value in words.items() if value} | {"limit": str(limit)}
+        query |= {"collapse": "true"} if collapse else {}
+        path = f"/v1/decisions/{quote(decision, safe='')}/plan" if decision else "/v1/plan"
+        return await self.transport.call("GET", path, PlanPage, query=query)
 
     async def replay(self, decision: str) -> ReplayResult:
         """Decide a recorded problem again and compare."""

@@ -165,6 +165,7 @@ class Client:
     resume_bursting = _runs(Verbs.resume_bursting)
     approve_rental = _runs(Verbs.approve_rental)
     decisions = _runs(Verbs.decisions)
+    plan = _runs(Verbs.plan)
     decision = _runs(Verbs.decision)
     replay = _runs(Verbs.replay)
     recorded_jobs = _runs(Verbs.recorded_jobs)

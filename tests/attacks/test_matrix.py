@@ -72,6 +72,8 @@ MATRIX = {
     "POST /v1/series/{name}/pause": CHANGES,
     "POST /v1/series/{name}/resume": CHANGES,
     "DELETE /v1/series/{name}": CHANGES,
+    "GET /v1/plan": PERSON,
+    "GET /v1/decisions/{id}/plan": PERSON,
     "GET /v1/sites": PERSON,
     "GET /v1/sites/{name}": PERSON,
     "POST /v1/sites/{name}/drain": "sr",

@@ -1,0 +1,155 @@
+"""The plan over HTTP: what runs, what is to start, what has ended; for whom, how much of it, and as a past decision saw it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from federator.control.administration.visibility import ANOTHERS
+from tests.integration.api.rig import Rig
+from tests.support.dispatch import OFFER, renting
+
+HOUR = 3600.0
+
+
+async def plan(rig: Rig, who: str = "pat", path: str = "/v1/plan", **query: Any) -> dict[str, Any]:
+    answer = await rig.ask("GET", path, who, params={name: str(value) for name, value in query.items()})
+    assert answer.status == 200, answer.data
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def states(page: dict[str, Any]) -> dict[str, str]:
+    return {bar.get("name", ""): bar["state"] for bar in page["bars"]}
+
+
+def at(rig: Rig, hours: float) -> str:
+    return datetime.fromtimestamp(rig.world.clock.now() + hours * HOUR, UTC).isoformat()
+
+
+async def a_day(rig: Rig) -> None:
+    """One has ended, one runs, two wait: the first of them is next."""
+    await rig.world.add_site("hall", gpus=4)
+    asks = {"resources": {"gpus": 4}, "estimate": "1h"}
+    first = await rig.submit("ada", name="first", **asks)
+    await rig.world.turn()
+    rig.world.clock.advance(600.0)
+    await rig.world.sites["hall"].finish(first)
+    await rig.submit("ada", name="second", **asks)
+    await rig.world.turn()
+    await rig.submit("ada", name="third", deadline=at(rig, 9.0), **asks)
+    await rig.submit("bob", name="fourth", **asks)
+    await rig.world.turn()
+
+
+async def test_what_has_ended_runs_and_is_to_start(rig: Rig) -> None:
+    assert (await plan(rig))["bars"] == []
+    await a_day(rig)
+    page = await plan(rig)
+    assert states(page) == {"second": "running", "third": "planned", "fourth": "planned", "first": "ended"}
+    assert [lane["key"] for lane in page["lanes"]] == ["hall/hall/main"]
+    by_name = {bar["name"]: bar for bar in page["bars"]}
+    rows = {row["name"]: row for row in (await rig.ask("GET", "/v1/jobs", "pat")).json()["jobs"]}
+    for name in ("third", "fourth"):
+        assert by_name[name]["start_at"] == rows[name]["expected_start_at"]
+        assert by_name[name]["end_at"] == rows[name]["expected_finish_at"]
+        assert by_name[name]["because"] == rows[name]["because"]
+    third = by_name["third"]
+    assert third["deadline_at"] == rows["third"]["deadline_at"]
+    assert (third["gpus"], third["members"], third["owner"], third["queue"]) == (
+        4.0,
+        ["hall"],
+        "ada",
+        "default",
+    )
+    assert by_name["second"]["because"]
+    assert by_name["first"]["end_at"] - by_name["first"]["start_at"] == 600.0
+    assert by_name["first"]["status"] == "SUCCEEDED"
+
+
+async def test_what_is_over_or_does_not_wait_any_more_is_not_foreseen(rig: Rig) -> None:
+    await a_day(rig)
+    jobs = {row["name"]: row["id"] for row in (await rig.ask("GET", "/v1/jobs", "pat")).json()["jobs"]}
+    await rig.world.sites["hall"].finish(jobs["second"])
+    await rig.ask("POST", f"/v1/jobs/{jobs['third']}/hold", "ada")
+    assert states(await plan(rig)) == {"fourth": "planned", "first": "ended", "second": "ended"}
+
+
+async def test_a_window_a_site_a_queue_an_owner(rig: Rig) -> None:
+    await a_day(rig)
+    now = rig.world.clock.now()
+    assert set(states(await plan(rig, owner="bob"))) == {"fourth"}
+    assert set(states(await plan(rig, since=now, until=now + HOUR))) == {"second"}
+    assert set(states(await plan(rig, since=now - HOUR, until=now))) == {"first"}
+    assert states(await plan(rig, queue="other")) == {}
+    elsewhere = await plan(rig, site="nowhere")
+    assert (elsewhere["bars"], elsewhere["lanes"]) == ([], [])
+    wrong = await rig.ask("GET", f"/v1/plan?since={now}&until={now - 1.0}", "pat")
+    assert wrong.problem["field"] == "?since"
+    assert (await rig.ask("GET", f"/v1/plan?since=1&until={now}", "pat")).status == 400
+
+
+async def test_page_by_page_and_tasks_together(rig: Rig) -> None:
+    await rig.world.add_site("hall", nodes=2, gpus=4)
+    await rig.submit("ada", name="sweep", array="0-19", resources={"gpus": 1}, estimate="2h")
+    await rig.world.turn()
+    whole, pages, after = await plan(rig), [], ""
+    while True:
+        page = await plan(rig, limit=7, **({"after": after} if after else {}))
+        pages += page["bars"]
+        after = page.get("next_after") or ""
+        if not after:
+            break
+    assert len(pages) == whole["total"] == 20
+    assert pages == whole["bars"]
+    one = await plan(rig, collapse="true")
+    assert [(bar["name"], bar["tasks"], bar["gpus"]) for bar in one["bars"]] == [
+        ("sweep", 8, 8.0), ("sweep", 8, 8.0), ("sweep", 4, 4.0),
+    ]  # fmt: skip
+    gone = await rig.ask("GET", "/v1/plan?after=plc-of-another-time", "pat")
+    assert gone.problem["field"] == "?after"
+
+
+async def test_a_past_decision_and_only_what_had_ended_by_then(rig: Rig) -> None:
+    await a_day(rig)
+    rows = (await rig.ask("GET", "/v1/decisions", "pat")).json()
+    first, second = rows[0]["id"], rows[1]["id"]
+    assert states(await plan(rig, path=f"/v1/decisions/{first}/plan")) == {"first": "starting"}
+    page = await plan(rig, path=f"/v1/decisions/{second}/plan")
+    assert states(page) == {"second": "starting", "first": "ended"}
+    assert (page["decision"], page["recorded"]) == (second, True)
+    assert (await rig.ask("GET", "/v1/decisions/dec-none/plan", "pat")).status == 404
+
+
+@pytest.mark.parametrize("by_team", [False, True])
+async def test_of_others_when_and_where_alone(rig: Rig, by_team: bool) -> None:
+    rig.world.core.visibility.by_team = by_team
+    await a_day(rig)
+    page = await plan(rig, "bob")
+    assert len(page["bars"]) == 4
+    others = [bar for bar in page["bars"] if bar.get("owner", "") != "bob"]
+    assert len(others) == 3
+    if by_team:
+        assert {bar["name"] for bar in others} == {ANOTHERS}
+        assert not any(
+            bar.get(name) for bar in others for name in ("job", "owner", "queue", "because", "deadline_at")
+        )
+        assert (await plan(rig, "bob", owner="ada"))["bars"] == []
+        last = await plan(rig, "bob", after=others[0]["id"])
+        assert len(last["bars"]) < 4
+
+
+async def test_a_rented_machine_boots_and_then_runs_what_it_is_for(rig: Rig) -> None:
+    await rig.world.policies(renting(max_duration="4h", deadline_usd=50.0, usd_per_day=500.0))
+    await rig.world.core.executor.poll()
+    job = await rig.submit("ada", name="soon", resources={"gpus": 8}, estimate="1h", finish_within="2h")
+    await rig.world.core.turn.once()
+    assert states(await plan(rig)) == {"soon": "starting"}
+    await rig.world.core.turn.once()
+    page = await plan(rig)
+    lane = next(lane for lane in page["lanes"] if lane.get("lease"))
+    found = {bar["state"]: bar for bar in page["bars"] if bar["lane"] == lane["key"]}
+    assert found.keys() == {"booting", "starting"}
+    assert found["starting"]["job"] == job
+    assert found["booting"]["end_at"] - found["booting"]["start_at"] == pytest.approx(OFFER.delay_s, abs=5.0)
+    assert found["starting"]["start_at"] >= found["booting"]["end_at"]
