@@ -7,6 +7,7 @@ checkable by something that does not know any plugin.
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
@@ -347,22 +348,41 @@ def in_scope(scope: Scope, *, queue: str, owner: str, labels: dict[str, str]) ->
     )
 
 
-def selects(
-    pools: PoolSelector,
-    *,
-    site: str,
-    kind: str,
-    provider: str | None,
-    region: str,
-    market: Market,
-    model: str,
-) -> bool:
+class Selectable(Protocol):
+    """Capacity, as selectors see it."""
+
+    @property
+    def site(self) -> str:
+        """Its site."""
+
+    @property
+    def kind(self) -> str:
+        """The site's."""
+
+    @property
+    def provider(self) -> str | None:
+        """Of whom it is or would be rented."""
+
+    @property
+    def region(self) -> str:
+        """Where it is."""
+
+    @property
+    def market(self) -> Market:
+        """On demand, spot, or owned."""
+
+    @property
+    def model(self) -> str:
+        """Of its GPUs."""
+
+
+def selects(pools: PoolSelector, at: Selectable) -> bool:
     """Whether some capacity is what the rule is about."""
     return (
-        (not pools.sites or site in pools.sites)
-        and (not pools.kinds or kind in pools.kinds)
-        and (not pools.providers or (provider or "") in pools.providers)
-        and (not pools.regions or region in pools.regions)
-        and (not pools.markets or market in pools.markets)
-        and (not pools.models or model in pools.models)
+        (not pools.sites or at.site in pools.sites)
+        and (not pools.kinds or at.kind in pools.kinds)
+        and (not pools.providers or (at.provider or "") in pools.providers)
+        and (not pools.regions or at.region in pools.regions)
+        and (not pools.markets or at.market in pools.markets)
+        and (not pools.models or at.model in pools.models)
     )

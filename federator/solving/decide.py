@@ -122,7 +122,7 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
         race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
         race.offer("greedy", with_rentals(evaluator), evaluator)
     else:
-        futures = (evaluator.in_order(order_of(evaluator.world, table, answer.ended)), evaluator)
+        futures = (evaluator.in_order(order_of(evaluator.world, table, answer.dived)), evaluator)
         _linear(race, table, answer, futures)
         _local_search(race, answer)
     return race
@@ -144,7 +144,7 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: t
     """What the dive came to, once the order has filled what it leaves open, or what greedy starts; with whichever future is cheaper."""
     tried = [
         (future.score(starts), future)
-        for starts in (table.jobs_for(answer.values, futures[0]), race.greedy.starts)
+        for starts in (table.jobs_for(answer.rounded, futures[0]), race.greedy.starts)
         for future in futures
     ]
     scored, judge = min(tried, key=lambda each: each[0].total)

@@ -33,13 +33,13 @@ WHOLE = 1e-6
 class LinearAnswer:
     """The relaxation's bound, prices per row, and what the dive came to.
 
-    In `values` the committed columns are rounded down: whatever that leaves open is greedy's to fill. `ended` are the values before that.
+    In `rounded` the committed columns are rounded down: whatever that leaves open is greedy's to fill. `dived` are the columns before that.
     """
 
     bound_usd: float
     prices: dict[str, float]
-    values: Floats
-    ended: Floats
+    rounded: Floats
+    dived: Floats
     solves: int
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from federator.control.accounts.concrete_rules import of_owner
+from federator.control.accounts.selection import rented_by, taken_by
 from federator.control.record.records import Records
 from federator.model.capacity import LEASE_ENDED, Lease, Market
 from federator.model.jobs import Job
 from federator.model.placements import Placement
 from federator.model.rules import CapRow, CapUnit, Each, Period, Rule, admits_queue, in_scope, selects
-from federator.model.sites import SiteKind
 from federator.model.snapshot import SpendView
 from federator.planning.rules.periods import period_start
 
@@ -220,34 +220,18 @@ def _moved_in_period(records: Records, cap: CapRow, now: float) -> Iterator[Plac
 
 def _counts_move(records: Records, cap: CapRow, placement: Placement) -> bool:
     """Whether the cap is about that attempt on owned capacity. In doubt it is."""
-    job, site = records.jobs.get(placement.job), records.sites.get(placement.site)
-    if job is None or site is None:
+    job = records.jobs.get(placement.job)
+    if job is None or placement.site not in records.sites:
         return True
     labels = records.spec(job.spec_hash).labels
-    return in_scope(cap.scope, queue=job.queue, owner=job.owner, labels=labels) and selects(
-        cap.pools,
-        site=placement.site,
-        kind=site.kind,
-        provider=site.provider,
-        region=site.region,
-        market=placement.market,
-        model=placement.model,
-    )
+    is_job = in_scope(cap.scope, queue=job.queue, owner=job.owner, labels=labels)
+    return is_job and selects(cap.pools, taken_by(records, placement))
 
 
 def _counts(records: Records, cap: CapRow, lease: Lease) -> bool:
     """Whether the lease is within what the cap is about, whichever policy let it be rented. In doubt it counts."""
     job = records.jobs.get(lease.evidence.job) if lease.evidence else None
-    offer = lease.offer
-    about_it = selects(
-        cap.pools,
-        site=lease.site,
-        kind=SiteKind.CLOUD,
-        provider=lease.provider,
-        region=offer.region,
-        market=offer.market,
-        model=offer.model,
-    )
+    about_it = selects(cap.pools, rented_by(lease))
     if job is None or not about_it:
         whose = not cap.scope.owners or renter(records, lease) in (*cap.scope.owners, "")
         return lease.policy == cap.policy or (

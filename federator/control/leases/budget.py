@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from federator.control.accounts.money import Affordable, affordable, strained_budgets
+from federator.control.accounts.selection import rented_by
 from federator.control.leases.demand import Demand
 from federator.control.record.records import Records
 from federator.kernel.clock import Clock
@@ -103,19 +104,11 @@ class LeaseBudget:
 
     def _closes_at(self, lease: Lease, now: float) -> float:
         """From when on nobody could rent it: its policy's hours end, or a calendar closes what is like it. Without hours, never."""
-        permits, offer = list(self._permits(lease)), lease.offer
+        permits = list(self._permits(lease))
         ends = [now if permit.mode is BurstMode.OFF else _ends_at(permit.window, now) for permit in permits]
         closes_at = max(ends, default=math.inf)
         for rule in self._records.policies.rules:
-            if isinstance(rule, Opening) and selects(
-                rule.pools,
-                site=lease.site,
-                kind="cloud",
-                provider=lease.provider,
-                region=offer.region,
-                market=offer.market,
-                model=offer.model,
-            ):
+            if isinstance(rule, Opening) and selects(rule.pools, rented_by(lease)):
                 change = changes_at(rule, now)
                 closed = not takes_work(rule, now)
                 closes_at = min(closes_at, now if closed else math.inf if change is None else change)

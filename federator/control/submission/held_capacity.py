@@ -1,6 +1,7 @@
 """What may not be changed of a job that holds capacity: caps were asked when it started, and nobody asks them again while it runs."""
 
 from federator.control.accounts.money import outstanding_usd
+from federator.control.accounts.selection import taken_by
 from federator.control.record.records import Records
 from federator.kernel.errors import Conflict, Invalid
 from federator.model.jobs import Job, tidy
@@ -71,14 +72,6 @@ def _check_room(records: Records, placement: Placement, old: Job, new: Job) -> N
 
 def _counts(records: Records, row: CapRow, placement: Placement, job: Job) -> bool:
     """Whether the cap counts this placement, were it the job's."""
-    site = records.sites.get(placement.site)
     labels = records.spec(job.spec_hash).labels
-    return in_scope(row.scope, queue=job.queue, owner=job.owner, labels=labels) and selects(
-        row.pools,
-        site=placement.site,
-        kind=site.kind if site else "cloud",
-        provider=site.provider if site else None,
-        region=site.region if site else "",
-        market=placement.market,
-        model=placement.model,
-    )
+    is_job = in_scope(row.scope, queue=job.queue, owner=job.owner, labels=labels)
+    return is_job and selects(row.pools, taken_by(records, placement))

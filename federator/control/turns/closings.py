@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.control.accounts.selection import taken_by
 from federator.control.record.batches import write_each
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
@@ -118,13 +119,4 @@ def _closes_at(rule: Opening, now: float) -> float | None:
 
 
 def _about(records: Records, rule: Opening, placement: Placement) -> bool:
-    site = records.sites.get(placement.site)
-    return selects(
-        rule.pools,
-        site=placement.site,
-        kind=site.kind if site else "cloud",
-        provider=site.provider if site else None,
-        region=site.region if site else "",
-        market=placement.market,
-        model=placement.model,
-    )
+    return selects(rule.pools, taken_by(records, placement))

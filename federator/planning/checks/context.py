@@ -20,7 +20,6 @@ from federator.model.rules import (
     Filter,
     GuaranteeRow,
     Opening,
-    PoolSelector,
     PreemptRule,
     Scope,
     Window,
@@ -159,19 +158,6 @@ def target_of_offer(view: OfferView, moving: Moving | None = None) -> Target:
     )
 
 
-def selected(pools: PoolSelector, target: Target) -> bool:
-    """Whether a rule's selector is about this target."""
-    return selects(
-        pools,
-        site=target.site,
-        kind=target.kind,
-        provider=target.provider,
-        region=target.region,
-        market=target.market,
-        model=target.model,
-    )
-
-
 def concerns(scope: Scope, who: JobView | BusyView) -> bool:
     """Whether a rule's scope is about this job, waiting or running."""
     return in_scope(scope, queue=who.queue, owner=who.owner, labels=who.labels)
@@ -287,7 +273,7 @@ class CheckContext:
             for rule in self.filters
             if rule.effect is effect
             and concerns(rule.scope, job)
-            and selected(rule.pools, target) is not rule.beyond
+            and selects(rule.pools, target) is not rule.beyond
             and concerns_data(rule.data, self.moving.datasets, job.inputs, every=rule.effect is Effect.ALLOW)
         )
 
@@ -296,7 +282,7 @@ class CheckContext:
         return [
             index
             for index, cap in enumerate(self.caps)
-            if concerns(cap.scope, job) and selected(cap.pools, target)
+            if concerns(cap.scope, job) and selects(cap.pools, target)
         ]
 
     def guarantees_on(self, who: JobView | BusyView, target: Target) -> list[int]:
@@ -338,7 +324,7 @@ class CheckContext:
         if cap.unit in (CapUnit.USD_PER_H, CapUnit.INSTANCES):
             return self._rented_now(cap)
         ours = [
-            busy for target, busy in self.parts if concerns(cap.scope, busy) and selected(cap.pools, target)
+            busy for target, busy in self.parts if concerns(cap.scope, busy) and selects(cap.pools, target)
         ]
         if cap.unit is CapUnit.JOBS:
             return len({busy.placement for busy in ours})
@@ -358,7 +344,7 @@ class CheckContext:
             for target in self.targets
             if target.pool is not None
             and target.pool.lease is not None
-            and selected(cap.pools, target)
+            and selects(cap.pools, target)
             and (not target.pool.rented_queue or admits_queue(cap.scope.queues, target.pool.rented_queue))
         }
         if cap.unit is CapUnit.INSTANCES:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from federator.model.capacity import Market
 from federator.model.jobs import APART
-from federator.model.rules import BurstMode, Effect, Filter, Opening
+from federator.model.rules import BurstMode, Effect, Filter, Opening, selects
 from federator.model.snapshot import JobView
 from federator.model.whose import is_among
 from federator.planning.checks.context import (
@@ -13,7 +13,6 @@ from federator.planning.checks.context import (
     Target,
     expected_run_s,
     extension_usd,
-    selected,
     window_holds,
 )
 from federator.wire.needs import RENTED
@@ -110,7 +109,7 @@ def check_filters(context: CheckContext, job: JobView, target: Target) -> Iterat
 def _hours(context: CheckContext, job: JobView, target: Target) -> Iterator[str]:
     """A calendar has it open, and where it stops what runs when it closes, for as long as the job needs that cannot save itself."""
     for rule in context.openings:
-        if not selected(rule.pools, target):
+        if not selects(rule.pools, target):
             continue
         if not _open(rule, context.now):
             yield f"policy {rule.policy} has {target.key} closed at this hour"

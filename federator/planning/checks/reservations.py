@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from federator.model.capacity import Shape
 from federator.model.plans import Reservation, ReservedFor
-from federator.model.rules import BurstMode, Effect, PriceKind, PriceTerm
+from federator.model.rules import BurstMode, Effect, PriceKind, PriceTerm, selects
 from federator.model.snapshot import JobView, PoolView
 from federator.planning.checks.context import (
     CheckContext,
     Target,
     concerns,
     forms_of,
-    selected,
     target_of_offer,
     window_holds,
 )
@@ -142,7 +141,7 @@ def _priced_gpus(job: JobView) -> float:
 def _run_usd(context: CheckContext, job: JobView, at: Target) -> float:
     """Owned GPU-hours by their price and what policies add to it, and the data that is moved."""
     hours, price = _run_s(job, at) / 3600.0, at.pool.price_usd_gpu_h if at.pool is not None else 0.0
-    more = sum(rule.usd for rule in _prices(context, job, PriceKind.POOL) if selected(rule.pools, at))
+    more = sum(rule.usd for rule in _prices(context, job, PriceKind.POOL) if selects(rule.pools, at))
     return hours * (price * job.gpus_total + more * _priced_gpus(job)) + at.moved(job).usd
 
 

@@ -56,7 +56,7 @@ class CapRows:
         ]
         self._about: dict[int, list[_Cap]] = {}
 
-    def starts(self, starts: Starts, numbers: ModelArrays) -> None:
+    def add_starts(self, starts: Starts, numbers: ModelArrays) -> None:
         """Starts of all classes on capacity that exists, now and later: the first columns."""
         ways = numbers.ways
         for cap in self.each:
@@ -76,13 +76,13 @@ class CapRows:
                 counts = mine & (starts.start_s < cap.until_s)
                 cap.now.extend(np.arange(len(counts)), np.where(counts, ways["worst_usd"][starts.way], 0.0))
 
-    def rental(self, column: int, job: JobView, place: int, rent_s: float, *, now: bool) -> None:
+    def add_rental(self, column: int, job: JobView, place: int, rent_s: float, *, now: bool) -> None:
         """A rental so many seconds from now: a decision of `now`, or one that is put off."""
         at = self.world.places[place]
         delay_s, gone_s = (at.offer.offer.delay_s, at.offer.offer.teardown_s) if at.offer else (0.0, 0.0)
         begins = (rent_s + delay_s) / 3600.0
         ends = begins + at.run_s(job) / 3600.0
-        for cap in self._of(job):
+        for cap in self._about_job(job):
             adds = self._adds(cap, job, place)
             if (now and cap.is_rate) or (not cap.is_rate and rent_s < cap.until_s):
                 cap.now.add(column, adds)
@@ -96,10 +96,10 @@ class CapRows:
                     ends if own else ends + gone_s / 3600.0,
                 )
 
-    def beside(self, column: int, job: JobView, place: int, start_s: float) -> None:
+    def add_shared_run(self, column: int, job: JobView, place: int, start_s: float) -> None:
         """A run on an instance that is rented for another: it takes of what queues may use, and no money."""
         begins, run_h = start_s / 3600.0, self.world.places[place].run_s(job) / 3600.0
-        for cap in self._of(job):
+        for cap in self._about_job(job):
             adds = self._adds(cap, job, place) if cap.row.unit in QUEUE_UNITS else 0.0
             if adds:
                 self._runs(cap, column, adds, begins, begins + run_h)
@@ -123,7 +123,7 @@ class CapRows:
             rows.append(row)
         return rows
 
-    def _of(self, job: JobView) -> list[_Cap]:
+    def _about_job(self, job: JobView) -> list[_Cap]:
         key = self.world.key(job.of or job)
         if key not in self._about:
             self._about[key] = [cap for cap in self.each if matches(cap.row.scope, job)]

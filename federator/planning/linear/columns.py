@@ -161,7 +161,7 @@ class _Builder:
         kind = np.where(starts.now, int(ColumnKind.NOW), int(ColumnKind.FUTURE))
         choice = self.numbers.ways["choice"][starts.way]
         self.pile.extend(kind, starts.klass, choice, starts.cost, starts.upper, starts.start_s)
-        self.caps.starts(starts, self.numbers)
+        self.caps.add_starts(starts, self.numbers)
         cuts = np.searchsorted(starts.klass, np.arange(len(self.classes) + 1)).tolist()
         for klass, (begin, end) in enumerate(pairwise(cuts)):
             self._class(klass, np.arange(begin, end))
@@ -220,7 +220,7 @@ class _Builder:
             price = cost(self.world.book, job, at, case.start_at, rents=True).total
             column = self.pile.add(ColumnKind.RENT, klass, place, price, most)
             serve.add(column, 1.0)
-            self.caps.rental(column, job, place, 0.0, now=True)
+            self.caps.add_rental(column, job, place, 0.0, now=True)
             self._spare(place).add(column, -(at.gpus * count - job.gpus_total))
             for source, each in self.world.stocks.draws[self.world.place_of(place)]:
                 self._left(source).add(column, float(count * each))
@@ -234,14 +234,14 @@ class _Builder:
             )
             column = self.pile.add(ColumnKind.LATER, klass, place, price, all_ - now, start_s)
             serve.add(column, 1.0)
-            self.caps.rental(column, job, place, rent_at - self.now, now=False)
+            self.caps.add_rental(column, job, place, rent_at - self.now, now=False)
         if count > 1:
             return committed
         share = cost(self.world.book, job, at, case.start_at, committed_until=case.finish_at)
         column = self.pile.add(ColumnKind.SHARE, klass, place, share.total, all_)
         serve.add(column, 1.0)
         self._spare(place).add(column, float(job.gpus_total or 0.01))
-        self.caps.beside(column, job, place, case.start_at - self.now)
+        self.caps.add_shared_run(column, job, place, case.start_at - self.now)
         return committed
 
     def _required(self, klass: int, committed: Iterable[int]) -> None:

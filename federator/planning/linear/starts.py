@@ -67,7 +67,7 @@ def starts_of(numbers: ModelArrays, host_sets: Sequence[HostSet], able: Floats) 
     exists = np.column_stack([(gangs > 0) & heads.ready[klass], later])
     way, when = np.nonzero(exists)
     start_s, of = start_s[way, when], klass[way]
-    cost = fixed[way] + heads.usd(of, start_s, run_s[way], ways["longer_s"][way], now)
+    cost = fixed[way] + heads.waiting_usd(of, start_s, run_s[way], ways["longer_s"][way], now)
     upper = np.where(when == 0, np.minimum(able[chosen], gangs)[way], able[chosen][way])
     hours_column, bucket, hours = _hours(start_s, run_s[way])
     return Starts(
@@ -95,7 +95,9 @@ class _Heads:
         self.soonest_at = np.maximum(self.classes["not_before"], world.now + behind_s)
         self.wait_usd_h = np.array([world.book.wait_usd_h(job) for job in numbers.heads])
 
-    def usd(self, klass: Ints, start_s: Floats, run_s: Floats, longer_s: Floats, now: float) -> Floats:
+    def waiting_usd(
+        self, klass: Ints, start_s: Floats, run_s: Floats, longer_s: Floats, now: float
+    ) -> Floats:
         """The wait, and the chance that the deadline is missed."""
         mine = self.classes[klass]
         usd: Floats = self.wait_usd_h[klass] * (start_s + longer_s) / 3600.0

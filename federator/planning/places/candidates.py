@@ -122,15 +122,7 @@ class Candidate:
 
     def selected_by(self, pools: PoolSelector) -> bool:
         """Whether a rule's selector means it."""
-        return selects(
-            pools,
-            site=self.site,
-            kind=self.kind,
-            provider=self.provider,
-            region=self.region,
-            market=self.market,
-            model=self.model,
-        )
+        return selects(pools, self)
 
     def transfer(self, job: JobView) -> Transfer:
         """What bringing the job's inputs here takes, before it starts."""
