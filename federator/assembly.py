@@ -22,10 +22,10 @@ from federator.control.maintenance.ledger_export import LedgerExport
 from federator.control.maintenance.reconciliation import Reconciliation
 from federator.control.maintenance.retention import Retention
 from federator.control.maintenance.sweeper import Sweeper
-from federator.control.queries.alerts import Alerts
+from federator.control.messages.alerts import Alerts
+from federator.control.messages.notifications import Notifications, Reach
 from federator.control.queries.expectations import Expectations
 from federator.control.queries.explanations import Explainer
-from federator.control.queries.notifications import Notifications, Reach
 from federator.control.queries.recorded_load import Recorded
 from federator.control.queries.timetables import Timetables
 from federator.control.queries.views import Views

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import Group, Parameter
 
 from federator.cli.phrases import plain
-from federator.client.blocking import BlockingTransport, finish
+from federator.client.blocking import finish
 from federator.client.credentials import SignIns
-from federator.client.progress import Bars
 from federator.client.settings import read_settings
+from federator.client.sync import Client
 from federator.client.verbs import Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
-from federator.kernel.route import Way
 
 if TYPE_CHECKING:
     from federator.client import AsyncClient
@@ -74,21 +73,15 @@ def open_client(connection: Connection, *, long_patience: bool = False) -> "Asyn
 
 def ask(connection: Connection, verb: Callable[[Verbs], Coroutine[Any, Any, T]]) -> tuple[T, float]:
     """Run one verb to its end; answers the result and the dispatcher's time."""
-    settings = read_settings(connection.server, connection.token, ca=connection.ca)
-    transport = BlockingTransport(
-        settings.server,
-        partial(SignIns(os.environ).bearer_now, settings.server) if settings.signed_in else settings.token,
+    with Client(
+        connection.server,
+        connection.token,
+        ca=connection.ca,
         patience_s=PATIENCE_S,
         on_wait=_Waiting(long=False).tell,
-        way=Way(ca=settings.ca, proxy=settings.proxy, environ=os.environ),
-    )
-    bars = Bars()
-    client = Verbs(transport, progress=bars.tell if sys.stderr.isatty() else None)
-    try:
-        return finish(verb(client)), client.now()
-    finally:
-        bars.close()
-        finish(client.close())
+        progress=sys.stderr.isatty(),
+    ) as client:
+        return finish(verb(client.verbs)), client.now()
 
 
 class _Waiting:

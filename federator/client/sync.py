@@ -16,6 +16,7 @@ from federator.client.notebook import in_notebook
 from federator.client.progress import Bars
 from federator.client.settings import read_settings
 from federator.client.verbs import Verbs
+from federator.kernel.errors import FederatorError
 from federator.kernel.route import Way
 
 P = ParamSpec("P")
@@ -57,7 +58,7 @@ class Client:
     """One federation, asked by one person, blocking; a method at a time.
 
     What is not given is as for the `federator` command: FEDERATOR_SERVER, FEDERATOR_TOKEN, `config.yaml`, what `federator login` keeps, and last
-    the dispatcher on this machine. `patience_s` is for how long calls are repeated while the dispatcher does not answer. With `progress`, packing,
+    the dispatcher on this machine. `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition. With `progress`, packing,
     uploads, downloads and waits are shown beside standard output, or in the notebook. Raises `Invalid` for settings that cannot be used.
 
         with Client() as client:
@@ -71,6 +72,7 @@ class Client:
         token: str | None = None,
         *,
         patience_s: float = 60.0,
+        on_wait: Callable[[FederatorError], None] | None = None,
         ca: str | None = None,
         progress: bool = False,
     ) -> None:
@@ -81,6 +83,7 @@ class Client:
             if settings.signed_in
             else settings.token,
             patience_s=patience_s,
+            on_wait=on_wait,
             way=Way(ca=settings.ca, proxy=settings.proxy, environ=os.environ),
         )
         self.bars = Bars()
@@ -92,6 +95,7 @@ class Client:
 
     def close(self) -> None:
         """Let go of all connections."""
+        self.bars.close()
         finish(self.verbs.close())
 
     def __enter__(self) -> Self:

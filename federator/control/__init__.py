@@ -3,6 +3,7 @@
 Where things are; each package imports only those below it, `submission` and `turns` nothing of each other, nor `leases` and `maintenance`:
 
 - `queries`: what people are shown, of jobs, sites, money and plans.
+- `messages`: what people are told without asking, and when.
 - `submission`: what users submit, once or again and again.
 - `turns`: a turn: what it sees, when it is due, and how its plan is committed.
 - `administration`: who may, and what else people change: policies, tokens, sites.

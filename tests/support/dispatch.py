@@ -12,7 +12,7 @@ import msgspec
 
 from federator.assembly import Core, assemble
 from federator.control.administration.policy_service import Compiled
-from federator.control.queries.notifications import Reach
+from federator.control.messages.notifications import Reach
 from federator.control.record.records import Changes
 from federator.kernel.clock import ManualClock
 from federator.model.capacity import Lease, Market, Offer, Pool, Shape

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.control.queries.alerts import Alerts
+from federator.control.messages.alerts import Alerts
 from federator.control.reports.measurements import Measurements
 from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus

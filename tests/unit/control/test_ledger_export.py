@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from federator.control.maintenance.ledger_export import PATIENCE_S, LedgerExport
-from federator.control.queries.alerts import Alerts
+from federator.control.messages.alerts import Alerts
 from federator.control.record.signer import HEAD_FILE, Signer, is_signed
 from federator.control.reports.measurements import Measurements
 from federator.kernel.errors import Unavailable

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from federator.control.queries import notifications
+from federator.control.messages import notifications
 from federator.control.submission.reruns import request_again
 from federator.kernel.errors import Invalid, Unavailable
 from federator.model.events import Alert, AlertKind
