@@ -52,7 +52,7 @@ LONG = (
     "tests/system/test_partitions",
     "tests/system/test_leaders",
 )
-"""What takes minutes begins first, so that at the end of a run nobody waits for one of these alone."""
+"""What takes minutes begins first, and so does what is slow, so that at the end of a run nobody waits for one of these alone."""
 SLOW = ("properties/", "unit/simulation/faults/")
 """What is tried on many examples, or plays seeds of whole federations: not in `make unit`, and far more of it in `make nightly`."""
 PROCESS_FREE = ("contract/stores/", "contract/wire/")
@@ -133,7 +133,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _place(item: pytest.Item) -> int:
     if not item.get_closest_marker("real"):
-        return 0
+        return 0 if item.get_closest_marker("slow") else 1
     return next((n for n, name in enumerate(LONG) if turns(item.nodeid).startswith(name)), len(LONG))
 
 
