@@ -19,6 +19,7 @@ import { duration, tick } from "./format.js";
 /** @type {{path: string, title: string, load: () => Promise<Page>}[]} */
 const PAGES = [
   { path: "/", title: "Now", load: () => import("./pages/now.js") },
+  { path: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
 ];
 /** Pages without a place in the navigation, by the first part of their path and more. */
 /** @type {{path: string, load: () => Promise<Page>}[]} */

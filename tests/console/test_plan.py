@@ -1,0 +1,144 @@
+"""The page of the plan: what runs and is to start, walked by keyboard, replayed, and of a thousand GPUs with thousands of bars."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.console.stage import Person, Stage
+from tests.support.waiting import wait_until
+
+BARS = 5000
+MOST_DRAWN = 1000
+"""Elements of the chart, however many bars there are: a path for each state, a name where there is room, what is behind."""
+
+
+@pytest.fixture(scope="module")
+def busy(stage: Stage) -> Stage:
+    """A gang runs, a second waits for it, one with a deadline that cannot be met, and an array."""
+    with stage.client() as client:
+        asks = {"run": "sleep 600", "estimate": "40m", "resources": {"gpus": 6}}
+        client.submit({**asks, "name": "first"})
+        wait_until(lambda: client.job("first").job.status == "RUNNING", "the first to run")
+        client.submit({**asks, "name": "second"})
+        client.submit({**asks, "name": "<b>third</b>"[3:8], "finish_within": "30m"})
+        client.submit(
+            {"run": "sleep 600", "name": "sweep", "array": "0-5", "estimate": "1h", "resources": {"gpus": 1}}
+        )
+    return stage
+
+
+def bars(page: Page) -> dict[str, str]:
+    """What the table says, by name."""
+    page.get_by_role("button", name="As a table").click()
+    rows = page.get_by_role("table", name="What runs where and when").get_by_role("row")
+    expect(rows.nth(1)).to_be_visible()
+    found = {row.get_by_role("rowheader").inner_text(): row.inner_text() for row in rows.all()[1:]}
+    page.get_by_role("button", name="As a table").click()
+    return found
+
+
+@pytest.mark.usefixtures("busy")
+def test_what_runs_and_what_is_to_start(person: Callable[[str], Person]) -> None:
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/plan")
+    expect(page.locator("[data-bar]").first).to_be_visible()
+    found = bars(page)
+    assert "running" in found["first"]
+    assert "planned" in found["second"] or "held" in found["second"]
+    assert "sweep × 2" in found
+    chart = page.get_by_role("group", name="What runs where and when")
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tooltip")).to_be_visible()
+    admin.picture("plan")
+    admin.audit()
+    page.get_by_text("first", exact=True).first.hover()
+    expect(page.get_by_role("tooltip")).to_contain_text("running")
+    with admin.stage.client() as client:
+        first = client.job("first").job.id
+    page.get_by_text("first", exact=True).first.click()
+    expect(page).to_have_url(f"{admin.stage.url}/jobs/{first}")
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_past_decision_is_shown_and_left_again(person: Callable[[str], Person]) -> None:
+    page = person("admin").sign_in()
+    page.goto(page.url.rstrip("/") + "/plan")
+    expect(page.locator("[data-bar]").first).to_be_visible()
+    page.get_by_role("button", name="Decision before").click()
+    expect(page.get_by_text("As of")).to_be_visible()
+    assert "decision=dec-" in page.url
+    while page.get_by_text("No earlier decision is recorded").count() == 0:
+        before = page.url
+        page.get_by_role("button", name="Decision before").click()
+        page.wait_for_timeout(300)
+        if page.url == before:
+            break
+    page.get_by_role("button", name="As a table").click()
+    second = page.get_by_role("rowheader", name="second")
+    expect(page.get_by_role("rowheader", name="first")).to_be_visible()
+    expect(second).to_have_count(0)
+    page.get_by_role("button", name="Back to now").click()
+    expect(page.get_by_text("The newest decision")).to_be_visible()
+    expect(second).to_be_visible()
+
+
+def a_large_plan(now: float) -> dict[str, Any]:
+    """A thousand GPUs at ten sites, and five thousand bars over a day."""
+    lanes = [
+        {"key": f"site{n}/main", "site": f"site{n}", "pool": "main", "model": "H100", "gpus_per_node": 8, "members": {f"site{n}-{m}": 1 for m in range(13)}}
+        for n in range(10)
+    ]  # fmt: skip
+    made = []
+    for number in range(BARS):
+        lane, slot = number % 10, number // 10
+        start = now - 3600.0 + (slot // 100) * 7000.0 + (slot % 100) * 3.0
+        state = "ended" if start + 6900 < now else "running" if start < now else "planned"
+        made.append(
+            {"id": f"b{number}", "lane": lanes[lane]["key"], "state": state, "start_at": start, "end_at": start + 6900.0, "gpus": 1.0,
+             "job": f"job-{number}", "name": f"train-{number}", "owner": "ada", "queue": "default", "because": "it fits"}
+        )  # fmt: skip
+    return {
+        "decision": "dec-1", "taken_at": now, "recorded": False, "winner": "lp: 1 USD lower", "since_at": now - 3600, "until_at": now + 86400,
+        "lanes": lanes, "bars": made, "total": BARS, "next_after": None, "unplanned": 0, "outside": 0,
+    }  # fmt: skip
+
+
+def test_five_thousand_bars_of_a_thousand_gpus(person: Callable[[str], Person]) -> None:
+    someone = person("admin")
+    page = someone.sign_in()
+    plan = json.dumps(a_large_plan(time.time()))
+
+    def answer(route: Route) -> None:
+        route.fulfill(body=plan, content_type="application/json")
+
+    page.route("**/v1/plan?*", answer)
+    someone.open("/plan")
+    page.get_by_role("button", name="24 h").click()
+    expect(page.locator(".bar-planned").first).to_be_attached()
+    assert int(page.locator(".gantt").get_attribute("data-drawn") or 0) < MOST_DRAWN
+    someone.picture("plan-large")
+    busy = page.evaluate(FLING)
+    assert busy["drawn"] < MOST_DRAWN
+    assert busy["mean"] < 50.0, f"milliseconds of a frame; the slowest took {busy['worst']:.0f}"
+
+
+FLING = """async () => {
+  const area = document.querySelector(".gantt-scroll");
+  const times = [];
+  let drawn = 0;
+  for (let turn = 0; turn < 60; turn++) {
+    const key = turn % 20 < 8 ? "+" : turn % 20 < 12 ? "ArrowRight" : "-";
+    const before = performance.now();
+    area.dispatchEvent(new KeyboardEvent("keydown", {key, shiftKey: key === "ArrowRight", bubbles: true}));
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    times.push(performance.now() - before);
+    drawn = Math.max(drawn, Number(document.querySelector(".gantt").dataset.drawn));
+  }
+  return {mean: times.reduce((sum, each) => sum + each, 0) / times.length, worst: Math.max(...times), drawn};
+}"""
