@@ -1,12 +1,17 @@
 """What there is and what people do to it: sites, queues, offers, leases, budgets, renting."""
 
+from typing import Annotated
+
 import msgspec
 
 from federator.api.exchange import Call
+from federator.control.administration.authority import OVERSEERS
+from federator.control.queries.views import OVERVIEW_JOBS
 from federator.model.sites import Site
 from federator.wire.administration import Approval, BurstStatus
 from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow, StatementRow
 from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
+from federator.wire.waiting import AlertRow, WaitingNow
 
 
 async def sites(call: Call) -> list[SiteRow]:
@@ -105,9 +110,15 @@ async def budgets(call: Call) -> list[BudgetRow]:
     return call.core.views.budgets()
 
 
+class OverviewQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How many jobs to name at most."""
+
+    jobs: Annotated[int, msgspec.Meta(ge=0, le=OVERVIEW_JOBS)] = OVERVIEW_JOBS
+
+
 async def overview(call: Call) -> Overview:
     """All at once, for a screen."""
-    return call.core.views.overview(call.caller)
+    return call.core.views.overview(call.caller, call.query(OverviewQuery).jobs)
 
 
 async def burst(call: Call) -> BurstStatus:
@@ -130,3 +141,13 @@ async def pause_burst(call: Call) -> None:
 async def resume_burst(call: Call) -> None:
     """Allow renting again."""
     await call.core.policy_service.pause_burst(call.caller, on=False)
+
+
+async def waiting(call: Call) -> WaitingNow:
+    """What waits, by reason, and what is kept for whom."""
+    return await call.core.views.waits.now(call.sight)
+
+
+async def alerts(call: Call) -> list[AlertRow]:
+    """What a person should hear of without looking, newest first."""
+    return call.core.alerts.rows(call.sight, overseer=call.caller.role in OVERSEERS)

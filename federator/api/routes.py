@@ -32,7 +32,7 @@ from federator.model.plans import Explanation
 from federator.model.rights import MAY_CHANGE, MAY_EXEC, MAY_READ
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import administration, decisions, http, link, rights, sign_in, sites, tunnel
+from federator.wire import administration, decisions, http, link, rights, sign_in, sites, tunnel, waiting
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 from federator.wire.timetable import PlanPage
 from federator.wire.usage import UsageReport
@@ -94,8 +94,10 @@ ROUTES = (
     Route("GET", "/v1/offers", fleet.offers, PERSON, "List what could be rented", answer=list[http.OfferRow]),
     Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
     Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
-    Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", answer=http.Overview),
     Route("GET", "/v1/plan", plans.show, PERSON, "What runs where and when, as the newest decision foresees it", query=plans.PlanQuery, answer=PlanPage, cost=PLAIN),
+    Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", query=fleet.OverviewQuery, answer=http.Overview),
+    Route("GET", "/v1/waiting", fleet.waiting, PERSON, "Why jobs wait, added up by reason, and what is kept for whom", answer=waiting.WaitingNow, cost=PLAIN),
+    Route("GET", "/v1/alerts", fleet.alerts, PERSON, "List alerts, newest first", answer=list[waiting.AlertRow]),
     Route("GET", "/v1/burst", fleet.burst, PERSON, "Whether and by whom anything may be rented, and what waits for approval", answer=administration.BurstStatus),
     Route("POST", "/v1/burst/approve", fleet.approve_burst, PERSON, "Approve a rental for a job", PLATFORM, body=administration.Approval, status=204),
     Route("POST", "/v1/burst/pause", fleet.pause_burst, PERSON, "Rent nothing new", PLATFORM, status=204),

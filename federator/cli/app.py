@@ -42,6 +42,8 @@ VERBS: dict[str, dict[str, str]] = {
         "series": "federator.cli.series:app",
         "top": "federator.cli.top:top",
         "plan": "federator.cli.plan:show_plan",
+        "waiting": "federator.cli.capacity:waiting",
+        "alerts": "federator.cli.capacity:alerts",
         "usage": "federator.cli.usage:usage",
         "efficiency": "federator.cli.efficiency:efficiency",
     },

@@ -4,7 +4,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from federator.cli.columns import lease_columns, offer_columns, queue_columns, team_columns
+from federator.cli.columns import (
+    alert_columns,
+    lease_columns,
+    offer_columns,
+    queue_columns,
+    reason_columns,
+    team_columns,
+)
 from federator.cli.money_columns import budget_columns, burst_columns, proposal_columns
 from federator.cli.output import ListOutput, Output, show_data, show_rows
 from federator.cli.phrases import plain, when
@@ -23,6 +30,18 @@ def teams(*, output: ListOutput = "table", connection: Connection = HERE) -> Non
     """List the teams: who is in them, and where they may submit. `whoami` tells your own rights."""
     rows, _ = ask(connection, lambda client: client.teams())
     show_rows(rows, team_columns(), output, empty="no teams: apply a policy of kind Team")
+
+
+def waiting(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
+    """List why jobs wait, added up by reason; `list --reason` shows the jobs of one."""
+    found, now = ask(connection, lambda client: client.waiting())
+    show_rows(found.reasons, reason_columns(now), output, empty="no job waits")
+
+
+def alerts(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
+    """List alerts, newest first: deadlines at risk, budgets that fill, rentals that wait for approval."""
+    rows, now = ask(connection, lambda client: client.alerts())
+    show_rows(rows, alert_columns(now), output, empty="no alerts")
 
 
 def offers(*, output: ListOutput = "table", connection: Connection = HERE) -> None:

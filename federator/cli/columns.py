@@ -29,6 +29,7 @@ from federator.wire.http import (
     TokenRow,
 )
 from federator.wire.rights import TeamRow
+from federator.wire.waiting import AlertRow, WaitReason
 
 RUNTIMES = {"": "processes", "kube": "Kubernetes", "slurm": "Slurm"}
 
@@ -263,6 +264,27 @@ def queue_columns() -> tuple[Column[QueueRow], ...]:
         Column("WEIGHT", lambda row: f"{row.weight:g}", wide=True, right=True),
         Column("INTERACTIVE", lambda row: "yes" if row.interactive else "", wide=True),
         Column("OPEN TO", lambda row: row.open_to, wide=True, flow="cut"),
+    )
+
+
+def reason_columns(now: float) -> tuple[Column[WaitReason], ...]:
+    """Why jobs wait: how many, and the first of them."""
+    return (
+        Column("REASON", lambda row: row.reason),
+        Column("JOBS", lambda row: str(row.jobs), right=True),
+        Column("GPUS", lambda row: f"{row.gpus:g}", right=True),
+        Column("SINCE", lambda row: ago(row.first_at, now), right=True),
+        Column("FIRST", lambda row: row.first),
+        Column("BECAUSE", lambda row: row.because, flow="cut"),
+    )
+
+
+def alert_columns(now: float) -> tuple[Column[AlertRow], ...]:
+    """Alerts: when, and what."""
+    return (
+        Column("WHEN", lambda row: ago(row.at, now), right=True),
+        Column("KIND", lambda row: row.kind),
+        Column("ALERT", lambda row: row.text, flow="fold"),
     )
 
 

@@ -38,6 +38,7 @@ from federator.wire.sign_in import SignInWay, WhoAmI
 from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
 from federator.wire.timetable import PlanPage
 from federator.wire.usage import Key, UsageReport
+from federator.wire.waiting import AlertRow, WaitingNow
 
 JSON = {"Content-Type": "application/json"}
 
@@ -62,6 +63,14 @@ class PlatformVerbs:
     async def overview(self) -> Overview:
         """Sites, queues, leases, jobs and money at a glance."""
         return await self.transport.call("GET", "/v1/overview", Overview)
+
+    async def waiting(self) -> WaitingNow:
+        """Why jobs wait, added up by reason, and what is kept for whom."""
+        return await self.transport.call("GET", "/v1/waiting", WaitingNow)
+
+    async def alerts(self) -> list[AlertRow]:
+        """What a person should hear of without looking, newest first."""
+        return await self.transport.call("GET", "/v1/alerts", list[AlertRow])
 
     async def sites(self) -> list[SiteRow]:
         """All sites."""

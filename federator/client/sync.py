@@ -158,6 +158,8 @@ class Client:
     offers = _runs(Verbs.offers)
     leases = _runs(Verbs.leases)
     burst = _runs(Verbs.burst)
+    waiting = _runs(Verbs.waiting)
+    alerts = _runs(Verbs.alerts)
     budgets = _runs(Verbs.budgets)
     policies = _runs(Verbs.policies)
     policy_history = _runs(Verbs.policy_history)

@@ -11,6 +11,7 @@ import { h, keyed, show } from "./dom.js";
  * @property {(row: T) => number | string | null | undefined} [by] What it is sorted by here; left out: it is not.
  * @property {boolean} [sorted] Whether the server sorts by it.
  * @property {boolean} [wide] Left out on a narrow screen.
+ * @property {boolean} [long] Has the whole width of a narrow screen.
  */
 
 /**
@@ -71,7 +72,7 @@ export class Table {
       this.head,
       this.options.columns.map((column) => {
         const here = this.order?.id === column.id;
-        const kind = `${column.numeric ? "numeric" : ""} ${column.wide ? "wide" : ""}`;
+        const kind = classOf(column);
         const sort = here ? (this.order?.down ? "descending" : "ascending") : null;
         const can = column.by || column.sorted;
         const inside = can ? h("button", { type: "button", class: "sort", on: { click: () => this.#sort(column) } }, column.title) : column.title;
@@ -99,7 +100,7 @@ export class Table {
     const { columns, tone } = this.options;
     element.className = tone?.(row) ?? "";
     columns.forEach((column, index) => {
-      const kind = `${column.numeric ? "numeric" : ""} ${column.wide ? "wide" : ""}`;
+      const kind = classOf(column);
       const made = h(index ? "td" : "th", { role: index ? "cell" : "rowheader", scope: index ? null : "row", class: kind, data: { label: column.title } }, column.cell(row));
       const old = element.children[index];
       if (!old) element.append(made);
@@ -160,6 +161,11 @@ export class Pager {
     this.said.textContent = said;
     this.element.classList.toggle("single", this.begun.length < 2 && next === null);
   }
+}
+
+/** @param {Column<any>} column */
+function classOf(column) {
+  return ["numeric", "wide", "long"].filter((each) => column[/** @type {"numeric" | "wide" | "long"} */ (each)]).join(" ") || null;
 }
 
 /** @param {any} one @param {any} other */

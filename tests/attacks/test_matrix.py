@@ -112,6 +112,8 @@ MATRIX = {
     "POST /v1/tokens": "sr",
     "DELETE /v1/tokens/{name}": "r",
     "POST /v1/tokens/{name}/rotate": "or",
+    "GET /v1/waiting": PERSON,
+    "GET /v1/alerts": PERSON,
     "GET /v1/whoami": PERSON,
     "GET /v1/teams": PERSON,
     "GET /v1/sign-in": ANYBODY,

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.console.stage import Person, Stage, launch, people
 from tests.testbeds.console import lacking
 from tests.testbeds.required import need
+
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")

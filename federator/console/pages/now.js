@@ -1,37 +1,212 @@
-// What happens now.
+// What happens now: sites, queues, money, what waits and why, and what a person should hear of.
 import { get } from "../api.js";
-import { h, show } from "../dom.js";
-import { problemBox } from "../dialog.js";
+import { bar, legend, patterns } from "../bars.js";
+import { capital, problemBox } from "../dialog.js";
+import { h, keyed, show } from "../dom.js";
+import { duration, money, number, plural, time } from "../format.js";
+import { shape, stateMark } from "../states.js";
 import { keepFresh } from "../stream.js";
-import { stateMark } from "../states.js";
-import { number } from "../format.js";
 import { Table } from "../table.js";
 
 export const title = "Now";
 
+const FEW = 40;
+/** Alerts that are more than news. */
+const GRAVE = new Set(["deadline", "turn", "identity", "ledger", "set-aside"]);
+
 /** @param {HTMLElement} view */
 export function open(view) {
   const said = h("div");
-  /** @type {Table<any>} */
-  const sites = new Table({
-    caption: "Sites",
-    keyOf: (row) => row.name,
-    empty: "No site has joined yet.",
-    columns: [
-      { id: "name", title: "Site", cell: (row) => row.name, by: (row) => row.name },
-      { id: "status", title: "Status", cell: (row) => stateMark(row.status) },
-      { id: "gpus", title: "GPUs", numeric: true, cell: (row) => number(row.gpus), by: (row) => row.gpus },
-      { id: "busy", title: "Busy", numeric: true, cell: (row) => number(row.busy), by: (row) => row.busy },
-    ],
-  });
-  show(view, h("h1", null, title), said, sites.element);
+  const figures = h("dl", { class: "figures" });
+  const alerts = h("section", { class: "panel", "aria-label": "Alerts", hidden: true });
+  const sites = sitePanel();
+  const waits = waitTable();
+  const queues = queueTable();
+  const caps = capTable();
+  show(
+    view,
+    h("h1", { class: "unseen" }, title),
+    patterns(),
+    said,
+    figures,
+    alerts,
+    h("section", { class: "panel", "aria-labelledby": "now-sites" }, h("h2", { id: "now-sites" }, "Sites"), sites.element),
+    h("section", { class: "panel", "aria-labelledby": "now-waits" }, h("h2", { id: "now-waits" }, "What waits, and why"), waits.element),
+    h("section", { class: "panel", "aria-labelledby": "now-queues" }, h("h2", { id: "now-queues" }, "Queues"), legend([["busy", "in use"]]), queues.element),
+    h("section", { class: "panel", "aria-labelledby": "now-money" }, h("h2", { id: "now-money" }, "Money under caps"), legend([["spent", "spent"], ["committed", "committed"]]), caps.element),
+  );
   const fresh = keepFresh(
     async () => {
-      const overview = await get("/v1/overview");
-      sites.show(overview.sites);
+      const [overview, waiting, raised] = await Promise.all([get("/v1/overview", { jobs: 0 }), get("/v1/waiting"), get("/v1/alerts")]);
       show(said);
+      drawFigures(figures, overview, waiting);
+      drawAlerts(alerts, raised);
+      sites.show(overview.sites, waiting.reserved);
+      waits.show(waiting.reasons);
+      queues.show(overview.queues);
+      caps.show(overview.caps);
     },
     { onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
   );
   return fresh.stop;
 }
+
+/** @param {Element} place @param {any} overview @param {any} waiting */
+function drawFigures(place, overview, waiting) {
+  const gpus = sum(overview.sites, "gpus");
+  const busy = sum(overview.sites, "busy");
+  const rented = overview.leases.filter((/** @type {any} */ each) => each.status !== "GONE" && each.status !== "FAILED");
+  /** @type {[string, string, string][]} */
+  const figures = [
+    ["GPUs busy", `${number(busy, 1)} of ${number(gpus, 1)}`, gpus ? `${Math.round((100 * busy) / gpus)} %` : ""],
+    ["Running", number(sum(overview.sites, "running")), "jobs"],
+    ["Waiting", number(waiting.jobs), waiting.jobs ? `for ${number(waiting.gpus, 1)} GPUs` : "jobs"],
+    ["Rented", plural(rented.length, "machine"), rented.length ? `${money(sum(rented, "price_usd_h"))} an hour` : ""],
+    ["Spent on rent", money(overview.spent_usd), `${money(overview.committed_usd)} more committed`],
+  ];
+  keyed(
+    place,
+    figures,
+    ([name]) => name,
+    ([name, value, more]) => h("div", null, h("dt", null, name), h("dd", null, h("strong", null, value), " ", h("span", { class: "faint" }, more))),
+    (element, [, value, more]) => {
+      element.querySelector("strong").textContent = value;
+      element.querySelector("span").textContent = more;
+    },
+  );
+}
+
+/** @param {HTMLElement} place @param {any[]} rows */
+function drawAlerts(place, rows) {
+  place.hidden = rows.length === 0;
+  const list = place.querySelector("ul") ?? h("ul", { class: "lines" });
+  if (!list.parentElement) show(place, h("h2", null, "Alerts"), list);
+  keyed(
+    list,
+    rows.slice(0, 8),
+    (row) => `${row.kind}/${row.at}/${row.text}`,
+    (row) => h("li", null, h("span", { class: `state tone-${GRAVE.has(row.kind) ? "bad" : "leaving"}` }, shape(GRAVE.has(row.kind) ? "bad" : "leaving"), row.kind), " ", row.job ? h("a", { href: `/jobs/${encodeURIComponent(row.job)}` }, row.text) : row.text, " ", h("span", { class: "faint" }, time(row.at))),
+  );
+}
+
+function sitePanel() {
+  let all = false;
+  /** @type {[any[], any[]]} */
+  let last = [[], []];
+  /** @type {Table<any>} */
+  const table = new Table({
+    caption: "Sites and their GPUs",
+    keyOf: (row) => row.name,
+    empty: h("div", null, "No site has joined yet. ", h("a", { href: "/sites" }, "Join one"), " by a command to copy."),
+    order: null,
+    columns: [
+      { id: "name", title: "Site", cell: (row) => h("a", { href: `/sites/${encodeURIComponent(row.name)}` }, row.name), by: (row) => row.name },
+      { id: "status", title: "Status", cell: (row) => h("span", { title: row.because || null }, stateMark(row.status)), by: (row) => row.status },
+      { id: "bar", title: "GPUs", long: true, cell: siteBar },
+      { id: "busy", title: "Busy", numeric: true, cell: (row) => `${number(row.busy, 1)} of ${number(row.gpus, 1)}`, by: (row) => row.busy },
+      { id: "gang", title: "Largest gang", numeric: true, cell: (row) => row.largest_gang || "–" },
+      { id: "held", title: "Kept for", long: true, cell: (row) => row.reserved.map((/** @type {any} */ each) => h("div", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.name, h("span", { class: "faint" }, ` ${number(each.gpus, 1)} `, time(each.until_at)))) },
+      { id: "age", title: "Report", numeric: true, cell: (row) => (row.age_s === null ? "never" : `${duration(row.age_s)} ago`), by: (row) => row.age_s },
+    ],
+  });
+  const more = h("button", { type: "button", hidden: true, on: { click: () => ((all = true), draw()) } });
+  function draw() {
+    const [sites, reserved] = last;
+    const rows = sites.map((site) => ({ ...site, reserved: reserved.filter((each) => each.site === site.name) }));
+    table.show(all ? rows : rows.slice(0, FEW));
+    more.hidden = all || rows.length <= FEW;
+    more.textContent = `Show all ${number(rows.length)} sites`;
+  }
+  return {
+    element: h("div", { class: "stack" }, legend([["busy", "busy"], ["free", "free"], ["held", "kept for a gang"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element, more),
+    /** @param {any[]} sites @param {any[]} reserved */
+    show(sites, reserved) {
+      last = [sites, reserved];
+      draw();
+    },
+  };
+}
+
+/** @param {any} row */
+function siteBar(row) {
+  const sick = row.pools.reduce((/** @type {number} */ count, /** @type {any} */ pool) => count + (pool.ailing?.length ?? 0), 0);
+  const free = Math.max(0, row.gpus - row.busy);
+  const held = row.draining || row.paused ? 0 : Math.min(free, sum(row.reserved, "gpus"));
+  const closed = row.draining || row.paused;
+  return bar([
+    { part: "busy", size: row.busy, word: `${number(row.busy, 1)} busy` },
+    { part: "held", size: held, word: `${number(held, 1)} kept for a gang` },
+    { part: closed ? "draining" : "free", size: free - held, word: `${number(free - held, 1)} ${closed ? "idle, and nothing new starts" : "free"}` },
+    { part: "sick", size: sick, word: `${number(sick)} sick` },
+  ]);
+}
+
+function waitTable() {
+  /** @type {Table<any>} */
+  const table = new Table({
+    caption: "Why jobs wait",
+    keyOf: (row) => row.reason,
+    empty: h("div", null, "Nothing waits. ", h("a", { href: "/submit" }, "Submit a job")),
+    columns: [
+      { id: "reason", title: "Reason", cell: (row) => (row.reason ? h("a", { href: `/jobs?status=PENDING&reason=${encodeURIComponent(row.reason)}` }, reasonWords(row.reason)) : "waits for other jobs") },
+      { id: "jobs", title: "Jobs", numeric: true, cell: (row) => number(row.jobs), by: (row) => row.jobs },
+      { id: "gpus", title: "GPUs", numeric: true, cell: (row) => number(row.gpus, 1), by: (row) => row.gpus },
+      { id: "since", title: "First submitted", numeric: true, cell: (row) => time(row.first_at), by: (row) => row.first_at },
+      { id: "because", title: "The first of them", long: true, cell: (row) => h("a", { href: `/jobs/${encodeURIComponent(row.first)}` }, capital(row.because || "look why")) },
+    ],
+  });
+  return table;
+}
+
+/** @param {string} kind */
+export const reasonWords = (kind) => kind.replaceAll("-", " ");
+
+function queueTable() {
+  /** @type {Table<any>} */
+  const table = new Table({
+    caption: "Queues against guarantee and limit",
+    keyOf: (row) => row.queue,
+    empty: "There are no queues: everything is in one. A policy of kind Queue makes some.",
+    columns: [
+      { id: "queue", title: "Queue", cell: (row) => h("a", { href: `/jobs?queue=${encodeURIComponent(row.queue)}` }, row.queue), by: (row) => row.queue },
+      { id: "bar", title: "GPUs in use", long: true, cell: queueBar },
+      { id: "gpus", title: "In use", numeric: true, cell: (row) => number(row.gpus, 1), by: (row) => row.gpus },
+      { id: "guarantee", title: "Guaranteed", numeric: true, cell: (row) => number(row.guaranteed_gpus), by: (row) => row.guaranteed_gpus },
+      { id: "limit", title: "Limit", numeric: true, cell: (row) => (row.limit_gpus === null ? "none" : number(row.limit_gpus)) },
+      { id: "running", title: "Running", numeric: true, cell: (row) => number(row.running), by: (row) => row.running },
+      { id: "pending", title: "Waiting", numeric: true, cell: (row) => number(row.pending), by: (row) => row.pending },
+      { id: "spent", title: "Spent", numeric: true, cell: (row) => money(row.spent_usd), by: (row) => row.spent_usd },
+    ],
+  });
+  return table;
+}
+
+/** @param {any} row */
+function queueBar(row) {
+  const whole = Math.max(row.limit_gpus ?? 0, row.guaranteed_gpus, row.gpus, 1);
+  const marks = [];
+  if (row.guaranteed_gpus) marks.push({ at: row.guaranteed_gpus, word: `${number(row.guaranteed_gpus)} guaranteed` });
+  if (row.limit_gpus) marks.push({ at: row.limit_gpus, word: `limit ${number(row.limit_gpus)}` });
+  return bar([{ part: "busy", size: row.gpus, word: `${number(row.gpus, 1)} in use` }], { whole, marks });
+}
+
+function capTable() {
+  /** @type {Table<any>} */
+  const table = new Table({
+    caption: "Money under caps",
+    keyOf: (row) => `${row.policy}/${row.share}/${row.period}`,
+    empty: "No policy caps money.",
+    columns: [
+      { id: "policy", title: "Policy", cell: (row) => [row.policy, h("span", { class: "faint" }, ` ${row.share || row.who || "everybody"}, ${row.period}`)], by: (row) => row.policy },
+      { id: "bar", title: "Used", long: true, cell: (row) => bar([{ part: "spent", size: row.spent, word: `${money(row.spent)} spent` }, { part: "committed", size: row.committed, word: `${money(row.committed)} committed` }], { whole: Math.max(row.limit, row.spent + row.committed) || 1, marks: [{ at: row.limit, word: `limit ${money(row.limit)}` }] }) },
+      { id: "spent", title: "Spent", numeric: true, cell: (row) => money(row.spent), by: (row) => row.spent },
+      { id: "committed", title: "Committed", numeric: true, cell: (row) => money(row.committed), by: (row) => row.committed },
+      { id: "limit", title: "Limit", numeric: true, cell: (row) => money(row.limit), by: (row) => row.limit },
+      { id: "forecast", title: "Forecast", numeric: true, cell: (row) => money(row.forecast), by: (row) => row.forecast },
+    ],
+  });
+  return table;
+}
+
+/** @param {any[]} rows @param {string} field */
+const sum = (rows, field) => rows.reduce((total, row) => total + (row[field] ?? 0), 0);

@@ -8,11 +8,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from heapq import nlargest
 from itertools import islice
 
 import msgspec
 
 from federator.control.accounts.money import spend, spend_rows
+from federator.control.administration.visibility import Sight
 from federator.control.leases.executor import NEVER_JOINED
 from federator.control.leases.proposals import proposed
 from federator.control.maintenance.ledger_export import LedgerExport
@@ -31,6 +33,7 @@ from federator.planning.wording.told import because_of
 from federator.ports import Courier
 from federator.settings import AlertSettings
 from federator.telemetry import METRICS
+from federator.wire.waiting import AlertRow
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,10 @@ KEPT_S = 62 * 86400.0
 """So long it is remembered that an alert was told: longer than any period of a budget."""
 MOST = 30
 """Alerts of one look: a store takes some 128 operations at once, and nobody reads more."""
+MOST_ROWS = 100
+FOR_OVERSEERS = (AlertKind.IDENTITY, AlertKind.LEDGER)
+ABOUT_JOBS = (AlertKind.DEADLINE, AlertKind.APPROVAL, AlertKind.SET_ASIDE, AlertKind.IDLE)
+"""The names of their flags have the job's id after the kind."""
 FAILED_IN_A_ROW = 3
 TOLD_BY = "alerts"
 
@@ -96,6 +103,16 @@ class Alerts:
             await self._tell(name, alert)
         await self._forget()
         return list(fresh.values())
+
+    def rows(self, sight: Sight, *, overseer: bool) -> list[AlertRow]:
+        """What was raised and is remembered, newest first: at most `MOST_ROWS`. What may be a stolen key or a changed ledger is for an `overseer` alone."""
+        found = [_row(flag) for name, flag in self._records.flags.items() if name.startswith(MARK)]
+        shown = [
+            row
+            for row in found
+            if (not row.job or sight.named(row.job)) and (overseer or row.kind not in FOR_OVERSEERS)
+        ]
+        return nlargest(MOST_ROWS, shown, key=lambda row: row.at)
 
     async def write(self, fresh: dict[str, Alert]) -> None:
         """Record alerts by name, each once while it lasts."""
@@ -316,6 +333,13 @@ class Alerts:
                 text = f"the ledger is not exported since {since}: {export.fault}"
                 name = f"{MARK}{AlertKind.LEDGER}/{export.name}:{now // 86400:.0f}"
                 yield name, Alert(kind=AlertKind.LEDGER, text=text, at=now)
+
+
+def _row(flag: Flag) -> AlertRow:
+    _, kind, about, *_ = flag.name.split("/")
+    return AlertRow(
+        kind=kind, text=flag.who, at=flag.at, job=about if kind in ABOUT_JOBS else "", told=not flag.on
+    )
 
 
 def _clock(at: float) -> str:

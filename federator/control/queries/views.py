@@ -26,6 +26,7 @@ from federator.control.queries.job_lists import (
 )
 from federator.control.queries.job_orders import JobOrders, Key
 from federator.control.queries.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
+from federator.control.queries.waits import Waits
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
@@ -94,6 +95,7 @@ class Views:
         self._series = series
         self._visibility = visibility
         self._providers = providers
+        self.waits = Waits(records, turn, explainer, self._waiting)
         self._lists = JobLists(records, JobOrders(records, explainer, lambda: turn.plan))
 
     def find_job(self, caller: Caller, name: str) -> Job:
@@ -267,13 +269,13 @@ class Views:
         sight = self._visibility.of(caller)
         return replace(status, proposals=tuple(row for row in status.proposals if sight.named(row.job)))
 
-    def overview(self, caller: Caller) -> Overview:
-        """All at once, for a screen."""
+    def overview(self, caller: Caller, jobs_named: int = OVERVIEW_JOBS) -> Overview:
+        """All at once, for a screen, with so many jobs at most."""
         leases = self._records.leases.values()
         sight = self._visibility.of(caller)
         others = sight.at_their_site()
         here = [name for name in others if not self._records.jobs[name].terminal]
-        jobs = sorted([*here, *self._records.index.oldest(OVERVIEW_JOBS, sight.cell)][:OVERVIEW_JOBS])
+        jobs = sorted([*here, *self._records.index.oldest(jobs_named, sight.cell)][:jobs_named])
         _, plan = self._turn.last or (None, None)
         return Overview(
             now=self._event_writer.clock.now(),

@@ -97,6 +97,10 @@ class JobIndex:
                 found[queue] = found.get(queue, 0) + len(ids)
         return found
 
+    def cells(self, status: JobStatus) -> list[tuple[CellKey, list[str]]]:
+        """The cells of that status with their ids, in order; not to be changed."""
+        return [(cell, ids) for cell, ids in self._cells.items() if cell[2] is status and ids]
+
     def open_queues(self) -> set[str]:
         """Queues with jobs that are not terminal."""
         return {queue for _, queue, status, _ in self._cells if status not in TERMINAL}

@@ -9,7 +9,7 @@ from federator.api.routes import ROUTES
 from federator.control.maintenance.reconciliation import FLAG
 from federator.control.record.records import Flag
 from federator.telemetry import CATALOGUE, METRICS
-from federator.wire import decisions, http
+from federator.wire import decisions, http, waiting
 from tests.integration.api.rig import Rig
 from tests.support.waiting import PATIENCE_S
 
@@ -21,6 +21,8 @@ LISTS = {
     "/v1/budgets": list[http.BudgetRow],
     "/v1/decisions": list[decisions.DecisionRow],
     "/v1/overview": http.Overview,
+    "/v1/waiting": waiting.WaitingNow,
+    "/v1/alerts": list[waiting.AlertRow],
 }
 QUEUE = """
 apiVersion: federator/v1

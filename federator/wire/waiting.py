@@ -1,0 +1,57 @@
+"""Why jobs wait, added up, and what a person should hear of: for screens, as the HTTP API tells it."""
+
+import msgspec
+
+
+class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
+    """All that waits for one reason."""
+
+    reason: str
+    """The kind, as `GET /v1/jobs?reason=` takes it."""
+    jobs: int
+    gpus: float
+    """What they ask for in all."""
+    first: str
+    """The id of the one that was submitted first,"""
+    first_at: float
+    """and when that was,"""
+    because: str
+    """and why it waits, in words."""
+
+
+class ReservedGpus(msgspec.Struct, frozen=True, kw_only=True):
+    """GPUs that are free, or will soon be, and are kept for a job that needs many at once."""
+
+    site: str
+    job: str
+    """Its id; empty where it may not be seen."""
+    name: str
+    gpus: float
+    """What it asks for in all."""
+    until_at: float
+    """When it starts at the latest, as planned."""
+
+
+class WaitingNow(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /v1/waiting."""
+
+    jobs: int
+    """How many jobs wait, of those that one is shown,"""
+    gpus: float
+    """and the GPUs that they ask for."""
+    reasons: tuple[WaitReason, ...] = ()
+    """What most wait for comes first."""
+    reserved: tuple[ReservedGpus, ...] = ()
+
+
+class AlertRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of GET /v1/alerts: something that a person should hear of without looking."""
+
+    kind: str
+    """See the kinds of alerts."""
+    text: str
+    at: float
+    job: str = ""
+    """The id of the job that it is about, if it is about one."""
+    told: bool = True
+    """Whether it was sent to whoever is to be told, if anybody is."""

@@ -1,0 +1,51 @@
+"""The page Now in real Chromium: what is there, live, and for each person what they may see."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.console.stage import Person, Stage
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def test_it_shows_what_happens_and_follows_it(person: Callable[[str], Person], stage: Stage) -> None:
+    admin = person("admin")
+    page = admin.sign_in()
+    expect(page.get_by_role("img", name="8 free")).to_be_visible()
+    expect(page.get_by_text("Nothing waits.")).to_be_visible()
+    admin.picture("now-empty")
+    with stage.client() as client:
+        runs = client.submit({"name": "runs", "command": ["sleep", "600"], "resources": {"gpus": 6}})
+        client.submit({"name": "waits", "command": ["true"], "resources": {"gpus": 4}})
+        client.submit({"name": "never", "command": ["true"], "resources": {"accelerators": "H100:1"}})
+    # Without loading anew.
+    expect(page.get_by_role("img", name="6 busy, 2 free")).to_be_visible()
+    waits = page.get_by_role("table", name="Why jobs wait")
+    expect(waits.get_by_role("row")).to_have_count(3)
+    expect(waits).to_contain_text("H100")
+    expect(page.locator(".figures")).to_contain_text("6 of 8")
+    admin.audit()
+    admin.picture("now")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.set_viewport_size({"width": 1280, "height": 900})
+    with stage.client() as client:
+        client.drain("north", why=HOSTILE)
+        expect(page.get_by_role("table", name="Sites and their GPUs")).to_contain_text("draining")
+        expect(page.get_by_role("img", name="2 idle, and nothing new starts")).to_be_visible()
+        client.undrain("north")
+        client.cancel(runs.jobs[0])
+    expect(waits.get_by_role("row")).to_have_count(2)
+
+
+def test_links_work_by_keyboard(person: Callable[[str], Person], stage: Stage) -> None:
+    page = person("admin").sign_in()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    site = page.get_by_role("link", name="north", exact=True)
+    site.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{stage.url}/sites/north")
+    page.go_back()
+    expect(site).to_be_visible()
