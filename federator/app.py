@@ -47,6 +47,7 @@ from federator.ports import Blobs, IdentityProvider, LedgerTarget, Provider, Put
 from federator.retry import Backoff, retried
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
+from federator.solving.policy_trials import ChildTrials
 from federator.store.blobs import FileBlobs
 from federator.store.shared import open_shared
 from federator.store.sqlite import SqliteStore
@@ -242,6 +243,7 @@ class Dispatcher:
             reach=partial(courier_to, settings),
             identity=_identity(settings),
             signer=Signer(self._state_dir),
+            trials=ChildTrials(settings.limits),
             targets={text: _target(read_address(text)) for text in settings.ledger.export},
         )
 

@@ -26,6 +26,7 @@ from federator.control.messages.alerts import Alerts
 from federator.control.messages.notifications import Notifications, Reach
 from federator.control.queries.expectations import Expectations
 from federator.control.queries.explanations import Explainer
+from federator.control.queries.policy_replays import PolicyReplays
 from federator.control.queries.recorded_load import Recorded
 from federator.control.queries.timetables import Timetables
 from federator.control.queries.views import Views
@@ -53,7 +54,17 @@ from federator.control.turns.turn import Turn
 from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.ids import IdSource
-from federator.ports import Blobs, Courier, IdentityProvider, LedgerTarget, Lookout, Provider, Solver, Store
+from federator.ports import (
+    Blobs,
+    Courier,
+    IdentityProvider,
+    LedgerTarget,
+    Lookout,
+    PolicyTrials,
+    Provider,
+    Solver,
+    Store,
+)
 from federator.retry import supervise
 from federator.settings import Settings
 
@@ -79,6 +90,7 @@ class Core:
     sites: Sites
     views: Views
     policy_service: PolicyService
+    policy_replays: PolicyReplays
     tunnels: TunnelService
     admission: Admission
     authority: AuthorityInForce
@@ -204,6 +216,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     signer: Signer | None = None,
     identity: IdentityProvider | None = None,
     targets: Mapping[str, LedgerTarget] = MappingProxyType({}),
+    trials: PolicyTrials | None = None,
 ) -> Core:
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
@@ -232,6 +245,9 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
     executor = _executor(settings, records, writer, inventory, progress, providers, user_data(admission))
     reconciliation = Reconciliation(records, writer, inventory, progress, providers, settings.federation)
+    recorded = Recorded(records, inventory, history, settings.providers)
+    policies = PolicyService(records, writer, compile_policies)
+    most = settings.limits.policy_replay_jobs
     return Core(
         settings=settings,
         clock=clock,
@@ -249,7 +265,8 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         views=_views(
             settings, records, inventory, observer, turn, explainer, expectations, writer, series, visibility
         ),
-        policy_service=PolicyService(records, writer, compile_policies),
+        policy_service=policies,
+        policy_replays=PolicyReplays(recorded, policies, trials, clock, most_jobs=most),
         tunnels=TunnelService(records, writer),
         admission=admission,
         authority=authority,
@@ -269,7 +286,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         providers=providers,
         history=history,
         timetables=Timetables(records, turn, decisions),
-        recorded=Recorded(records, inventory, history, settings.providers),
+        recorded=recorded,
         sign_in=SignIn(admission, settings.oidc, identity),
         exports=exports,
     )

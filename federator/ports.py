@@ -15,6 +15,7 @@ from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
 from federator.model.rules import PolicyRule
 from federator.model.snapshot import Problem
+from federator.wire.contrast import PolicyTrial, TrialOutcome
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -295,6 +296,14 @@ class Lookout(Protocol):
 
     async def close(self) -> None:
         """End the child."""
+        ...
+
+
+class PolicyTrials(Protocol):
+    """Simulates a proposed set of policies beside the one in force, somewhere else."""
+
+    async def run(self, trial: PolicyTrial) -> TrialOutcome:
+        """Both sides of it. Raises `TooMany` while another is under way, `TooLarge` over the limits on time and memory, `Unavailable`."""
         ...
 
 

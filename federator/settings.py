@@ -102,6 +102,12 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most hosts of one site, over all its members; the report of the member that has more is refused."""
     hosts: int = 262_144
     """Most hosts of all sites together; the report that would make them more is refused."""
+    policy_replay_s: float = 90.0
+    """Real seconds that a replay of policies at the dispatcher may take; there is one at a time, in a process of its own."""
+    policy_replay_mib: int = 4096
+    """Most memory of that process."""
+    policy_replay_jobs: int = 20_000
+    """Most jobs that it simulates, the newest of the time that is asked for."""
     credentials_in_env: bool = False
     """Whether a job's `env` may have what looks like a credential, by its name (`…_TOKEN`) or value; else it is refused with the advice to use `secrets`."""
     person_blobs: int = 10_000

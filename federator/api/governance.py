@@ -14,6 +14,7 @@ from federator.model.events import LedgerEntry
 from federator.model.identity import Role
 from federator.model.rules import PolicySet
 from federator.wire.administration import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
+from federator.wire.contrast import PolicyReplay, ReplayRequest
 from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult
 from federator.wire.http import Revoked, TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
@@ -72,6 +73,13 @@ async def diff_policies(call: Call) -> PolicyDiff:
     request = await call.body(PolicyRequest)
     await in_thread(call.core.policy_service.outcome, request.text)
     return call.core.policy_service.diff(request.text)
+
+
+async def replay_policies(call: Call) -> PolicyReplay:
+    """What a set would have done with the load of some time, beside the one in force: both are simulated, which takes up to limits.policy_replay_s. Nothing is changed."""
+    request = await call.body(ReplayRequest)
+    await in_thread(call.core.policy_service.outcome, request.text)
+    return await call.core.policy_replays.replay(request)
 
 
 async def rollback_policies(call: Call) -> PolicyVerdict:

@@ -32,7 +32,18 @@ from federator.model.plans import Explanation
 from federator.model.rights import MAY_CHANGE, MAY_EXEC, MAY_READ
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
-from federator.wire import administration, decisions, http, link, rights, sign_in, sites, tunnel, waiting
+from federator.wire import (
+    administration,
+    contrast,
+    decisions,
+    http,
+    link,
+    rights,
+    sign_in,
+    sites,
+    tunnel,
+    waiting,
+)
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 from federator.wire.timetable import PlanPage
 from federator.wire.usage import UsageReport
@@ -107,6 +118,7 @@ ROUTES = (
     Route("POST", "/v1/policies", governance.apply_policies, PERSON, "Apply a whole policy set", PLATFORM, body=administration.PolicyRequest, answer=administration.PolicyVerdict, cost=HEAVY),
     Route("POST", "/v1/policies/validate", governance.validate_policies, PERSON, "Validate a policy set", body=administration.PolicyRequest, answer=administration.PolicyVerdict, cost=HEAVY),
     Route("POST", "/v1/policies/diff", governance.diff_policies, PERSON, "Compare a policy set with the one in force", body=administration.PolicyRequest, answer=administration.PolicyDiff, cost=HEAVY),
+    Route("POST", "/v1/policies/replay", governance.replay_policies, PERSON, "Simulate a policy set on the load of some time, beside the one in force", PLATFORM, body=contrast.ReplayRequest, answer=contrast.PolicyReplay, cost=HEAVY),
     Route("POST", "/v1/policies/rollback", governance.rollback_policies, PERSON, "Put a former policy set in force again", PLATFORM, body=administration.PolicyRollback, answer=administration.PolicyVerdict, cost=HEAVY),
     Route("GET", "/v1/policies/history", governance.policy_history, PERSON, "All versions of the policies", answer=list[PolicySet]),
     Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[decisions.DecisionRow]),

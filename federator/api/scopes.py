@@ -12,6 +12,7 @@ EXCEPTIONS = {
     ("GET", "/v1/jobs/{id}/tunnel"): Scope.EXEC,
     ("POST", "/v1/policies/validate"): Scope.READ,
     ("POST", "/v1/policies/diff"): Scope.READ,
+    ("POST", "/v1/policies/replay"): Scope.READ,
 }
 JOBS = ("/v1/jobs/", "/v1/series/")
 

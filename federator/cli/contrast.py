@@ -14,13 +14,13 @@ from federator.cli.phrases import plain
 from federator.kernel.errors import Invalid
 
 if TYPE_CHECKING:
-    from federator.simulation.contrast import Change, Contrast, Contrasted, QueueRow
+    from federator.simulation.contrast import Contrasted
     from federator.simulation.contrast_page import Measure
     from federator.simulation.study import Study
+    from federator.wire.contrast import Contrast, JobChange, QueueContrast
 
 JOBS = 10
 """Jobs that a terminal shows."""
-TURNS_APART = "turns are a minute apart here, and at once in life: waits of short jobs are up to a minute too long, on both sides"
 
 
 def show_contrast(contrast: "Contrast", remarks: Sequence[str] = ()) -> None:
@@ -28,7 +28,7 @@ def show_contrast(contrast: "Contrast", remarks: Sequence[str] = ()) -> None:
     from federator.simulation.contrast_page import measures, sentence
 
     parts: list[RenderableType] = [Text(f"{contrast.names[1]}: {change}") for change in contrast.changes]
-    parts += [Text(remark, style="dim") for remark in (*remarks, TURNS_APART)]
+    parts += [Text(remark, style="dim") for remark in remarks]
     rows = measures(contrast.total.before, contrast.total.after)
     parts += [
         Text(""),
@@ -47,15 +47,10 @@ def show_contrast(contrast: "Contrast", remarks: Sequence[str] = ()) -> None:
     show(*parts)
 
 
-def troubles(found: "Contrasted") -> int:
+def show_troubles(lines: Sequence[str]) -> int:
     """Say what cannot be true of either side; how much it is."""
-    lines = [
-        f"{run.figures.scheduler}: {trouble}"
-        for run in found.runs
-        for trouble in (*run.figures.violations[:5], *run.figures.faults[:5])
-    ]
     for line in lines:
-        print(line, file=sys.stderr)
+        print(plain(line), file=sys.stderr)
     return len(lines)
 
 
@@ -69,11 +64,11 @@ def write_contrast(
     from federator.simulation.report import page
 
     if json is not None:
-        told = {"contrast": found.contrast, "remarks": [*remarks, TURNS_APART], "study": study}
+        told = {"contrast": found.contrast, "remarks": remarks, "study": study}
         put(json, msgspec.json.format(msgspec.json.encode(told)).decode() + "\n")
     if report is not None:
         title = f"{' and '.join(found.contrast.names)}: {study.trace} on {study.world}"
-        put(report, page(study, lead(found.contrast, (*remarks, TURNS_APART)), title))
+        put(report, page(study, lead(found.contrast, remarks), title))
 
 
 def put(path: Path, text: str) -> None:
@@ -114,10 +109,10 @@ def _measure_columns(contrast: "Contrast") -> "list[Column[Measure]]":
     ]
 
 
-def _queue_columns() -> "list[Column[QueueRow]]":
+def _queue_columns() -> "list[Column[QueueContrast]]":
     from federator.simulation.contrast_page import arrow, text_of
 
-    def both(field: str, unit: str) -> "Column[QueueRow]":
+    def both(field: str, unit: str) -> "Column[QueueContrast]":
         title = {
             "met": "MET",
             "wait_mean_s": "MEAN WAIT",
@@ -143,7 +138,7 @@ def _queue_columns() -> "list[Column[QueueRow]]":
     ]
 
 
-def _job_columns(contrast: "Contrast") -> "list[Column[Change]]":
+def _job_columns(contrast: "Contrast") -> "list[Column[JobChange]]":
     from federator.simulation.contrast_page import arrow, due, text_of, wait, where
 
     return [

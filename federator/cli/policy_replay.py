@@ -3,33 +3,26 @@
 Both sets are simulated: production code on virtual time, with the true run times of the jobs that have ended. Nothing is applied.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import msgspec
 from cyclopts import Parameter
 
-from federator.cli.contrast import show_contrast, troubles, writable, write_contrast
+from federator.cli.contrast import put, show_contrast, show_troubles, writable, write_contrast
 from federator.cli.exits import FAILED, OK
-from federator.cli.live import LIVE, take
+from federator.cli.live import LIVE, since_s, take
 from federator.cli.output import say_error
-from federator.cli.phrases import counted, plain
+from federator.cli.phrases import plain
 from federator.cli.planner import ready_planner
 from federator.cli.policy_files import Written, read_set
-from federator.cli.session import HERE, Connection
+from federator.cli.session import HERE, Connection, ask
 from federator.cli.simulate import Progress
 from federator.kernel.errors import FederatorError, Invalid, Permanent
-from federator.model.identity import Caller, Role
-from federator.model.queues import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
-    from federator.control.administration.authority import Authority
     from federator.simulation.live import Live
-    from federator.simulation.work import TraceJob
 
-MOST_TOLD = 20
-"""So many of those are named who could no longer submit."""
 AND_NOTHING_ELSE = "give both files, or none of them for the dispatcher's own load"
 
 
@@ -50,6 +43,7 @@ def replay(
     world: Path | None = None,
     trace: Path | None = None,
     seed: int = 0,
+    at_dispatcher: Annotated[bool, Parameter(negative="")] = False,
     json: Path | None = None,
     report: Path | None = None,
     connection: Connection = HERE,
@@ -72,15 +66,15 @@ def replay(
         Run on the jobs of this file, in place of the dispatcher's.
     seed:
         Of what is drawn: spot interruptions and the like.
+    at_dispatcher:
+        Simulate it there and not here, within limits.policy_replay_s.
     json:
         Write all figures to this file.
     report:
         Write a page of tables to this HTML file; it opens without a network.
     """
-    from msgspec.structs import replace
-
-    from federator.simulation.contrast import Side, contrasted
     from federator.simulation.loads import LoadOptions
+    from federator.simulation.policy_replay import replayed
     from federator.simulation.study import Study, summarised
 
     writable(json, report)
@@ -90,17 +84,13 @@ def replay(
         for fault in refused.exceptions:
             say_error(plain(fault.describe() if isinstance(fault, FederatorError) else str(fault)))
         return FAILED
+    if at_dispatcher:
+        return _at_the_dispatcher(proposed, since, seed, (world, trace, report), json, connection)
     load = _load(world, trace, since, connection)
-    where, options = load.live.world, LoadOptions(limit=load.limit)
+    options = LoadOptions(limit=load.limit)
     ready_planner()
-    found = contrasted(
-        (Side("in force", where), Side("proposed", replace(where, policies=proposed))),
-        load.live.jobs,
-        options,
-        seed=seed,
-        changes=_changes(where.policies, proposed),
-        progress=Progress(),
-    )
+    found, remarks, troubles = replayed(load.live, proposed, options, seed=seed, progress=Progress())
+    where = load.live.world
     study = Study(
         world=where.name,
         gpus=where.gpus,
@@ -110,10 +100,32 @@ def replay(
         runs=found.runs,
         summaries=summarised(found.runs),
     )
-    remarks = (*load.live.remarks, *_shut_out(where.policies, proposed, load.live.jobs))
     show_contrast(found.contrast, remarks)
     write_contrast(found, study, remarks, json, report)
-    return FAILED if troubles(found) else OK
+    return FAILED if show_troubles(troubles) else OK
+
+
+def _at_the_dispatcher(
+    proposed: str,
+    since: str,
+    seed: int,
+    elsewhere: tuple[Path | None, ...],
+    json: Path | None,
+    connection: Connection,
+) -> int:
+    """Have the dispatcher simulate it, and show what comes."""
+    if any(elsewhere):
+        raise Invalid("takes no --world, --trace or --report", field="--at-dispatcher", remedy="leave it out")
+    length_s = since_s(since)
+    found, _ = ask(connection, lambda client: client.replay_policies(proposed, last_s=length_s, seed=seed))
+    if found.contrast is None:
+        for problem in found.problems:
+            say_error(plain(problem.detail))
+        return FAILED
+    show_contrast(found.contrast, found.remarks)
+    if json is not None:
+        put(json, msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    return FAILED if show_troubles(found.troubles) else OK
 
 
 def _proposed(files: tuple[Path, ...]) -> str:
@@ -140,51 +152,6 @@ def _located(fault: Exception, written: Written) -> Exception:
     if not isinstance(fault, Permanent):
         return fault
     return type(fault)(written.located(fault.message), field=fault.field, remedy=fault.remedy)
-
-
-def _changes(in_force: str, proposed: str) -> tuple[str, ...]:
-    """Which documents the proposed set has, has not, and has otherwise."""
-    old, new = _documents(in_force), _documents(proposed)
-    told = [f"{name} is new" for name in new if name not in old]
-    told += [f"{name} is removed" for name in old if name not in new]
-    told += [f"{name} is changed" for name, text in new.items() if name in old and old[name] != text]
-    return tuple(told) or ("the same documents",)
-
-
-def _shut_out(in_force: str, proposed: str, jobs: Sequence["TraceJob"]) -> tuple[str, ...]:
-    """Who has submitted in that time and could not any more: a simulation takes all work that was admitted, whoever's it is."""
-    old, new = _authority(in_force), _authority(proposed)
-    if not new.closed:
-        return ()
-    load = Counter((job.owner, job.queue or DEFAULT_QUEUE) for job in jobs)
-    told = [
-        f"{owner} could no longer submit to {queue} ({counted(jobs, 'job')} of this load)"
-        for (owner, queue), jobs in sorted(load.items())
-        if _may_submit(old, owner, queue) and not _may_submit(new, owner, queue)
-    ]
-    more = [f"and {len(told) - MOST_TOLD} more like these"] if len(told) > MOST_TOLD else []
-    note = ["who may submit is judged by name alone: groups of the sign-in are not on record with jobs"]
-    return (*told[:MOST_TOLD], *more, *note) if told else ()
-
-
-def _may_submit(authority: "Authority", owner: str, queue: str) -> bool:
-    """A queue that is gone from the set is another matter: jobs there are refused by the simulation itself."""
-    known = any(terms.queue == queue for terms in authority.queues)
-    return not known or bool(authority.found(Caller(owner, Role.USER), queue))
-
-
-def _authority(text: str) -> "Authority":
-    from federator.control.administration.authority import Authority
-    from federator_policies.documents import compile_set, load
-
-    return Authority(compile_set(load(text)) if text.strip() else ())
-
-
-def _documents(text: str) -> dict[str, str]:
-    from federator_policies.documents import load
-
-    stored = [each.stored() for each in load(text)] if text.strip() else []
-    return {f"{each.kind}/{each.name}": each.text.strip() for each in stored}
 
 
 def _load(world: Path | None, trace: Path | None, since: str, connection: Connection) -> _Load:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from federator.cli.contrast import put, show_contrast, troubles, writable, write_contrast
+from federator.cli.contrast import put, show_contrast, show_troubles, writable, write_contrast
 from federator.cli.live import LiveOptions, WhatIf, save, take
 from federator.cli.planner import ready_planner
 from federator.cli.session import HERE, Connection
@@ -194,7 +194,7 @@ def _given(
 def _what_if(asked: _Asked, what_if: WhatIf, progress: "Progress", files: _Files) -> int:
     """The world as it is beside the one that is asked about."""
     from federator.cli.exits import FAILED, OK
-    from federator.simulation.contrast import Side, contrasted
+    from federator.simulation.contrast import TURNS_APART, Side, contrasted
     from federator.simulation.study import summarised
     from federator.simulation.what_if import changed
 
@@ -208,14 +208,15 @@ def _what_if(asked: _Asked, what_if: WhatIf, progress: "Progress", files: _Files
         changes=other.changes,
         progress=progress,
     )
-    show_contrast(found.contrast, asked.given.remarks)
+    remarks = (*asked.given.remarks, TURNS_APART)
+    show_contrast(found.contrast, remarks)
     for run, outcome in zip(found.runs, found.outcomes, strict=True):
         if files.schedule_out is not None:
             _write_schedule(files.schedule_out, run, outcome, many=True)
     runs = list(found.runs)
     study = _study(asked.world, asked.given.trace, asked.options, asked.capacity, runs, summarised(runs))
-    write_contrast(found, study, asked.given.remarks, files.json, files.report)
-    return FAILED if troubles(found) else OK
+    write_contrast(found, study, remarks, files.json, files.report)
+    return FAILED if show_troubles(found.troubles) else OK
 
 
 class Progress:

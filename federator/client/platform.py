@@ -18,6 +18,7 @@ from federator.wire.administration import (
     PolicyRollback,
     PolicyVerdict,
 )
+from federator.wire.contrast import PolicyReplay, ReplayRequest
 from federator.wire.decisions import DecisionRow, ReplayResult
 from federator.wire.http import (
     BudgetRow,
@@ -182,6 +183,15 @@ class PlatformVerbs:
         body = msgspec.json.encode(PolicyRequest(text, reason))
         return await self.transport.call(
             "POST", "/v1/policies", PolicyVerdict, body=body, headers=JSON, repeatable=False
+        )
+
+    async def replay_policies(
+        self, text: str, *, last_s: float = 7 * 86_400.0, seed: int = 0
+    ) -> PolicyReplay:
+        """What a set of policies (YAML) would have done with the load of so long a time until now, beside the set in force; simulated at the dispatcher."""
+        body = msgspec.json.encode(ReplayRequest(text=text, last_s=last_s, seed=seed))
+        return await self.transport.call(
+            "POST", "/v1/policies/replay", PolicyReplay, body=body, headers=JSON, repeatable=False
         )
 
     async def pause_bursting(self) -> None:

@@ -18,6 +18,7 @@ from federator.simulation.schedulers import scheduler
 from federator.simulation.study import Run
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World
+from federator.wire.contrast import Contrast, JobChange, JobFate, QueueContrast, SideSums
 
 KEPT = 50
 """Jobs that changed most, as they are kept."""
@@ -25,77 +26,9 @@ FLIP_USD_GPU_H = 5.0
 """What a deadline counts for that only one side meets, by GPU-hour of its job, where the job does not say: to put changes in an order."""
 WAIT_USD_GPU_H = 0.5
 """What a GPU-hour of waiting counts for, for the same."""
+TURNS_APART = "turns are a minute apart here, and at once in life: waits of short jobs are up to a minute too long, on both sides"
 SAME_S = 90.0
 """Waits that differ by less are the same: a simulated turn may be a minute late."""
-
-
-class Fate(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a job on one side. `site` empty: it never ran. `met` None: it has no deadline."""
-
-    site: str = ""
-    market: str = ""
-    wait_s: float | None = None
-    met: bool | None = None
-    usd: float = 0.0
-    attempts: int = 0
-    because: str = ""
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that fared otherwise."""
-
-    job: str
-    queue: str
-    owner: str
-    gpus: int
-    before: Fate
-    after: Fate
-    weight_usd: float
-    """How much it matters, as changes are ordered."""
-
-
-class Sums(msgspec.Struct, frozen=True, kw_only=True):
-    """One side of a queue, or of all."""
-
-    jobs: int = 0
-    refused: int = 0
-    deadlines: int = 0
-    met: int = 0
-    wait_mean_s: float = 0.0
-    owned_usd: float = 0.0
-    rented_usd: float = 0.0
-    egress_usd: float = 0.0
-
-    @property
-    def usd(self) -> float:
-        """All money."""
-        return self.owned_usd + self.rented_usd + self.egress_usd
-
-
-class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue on both sides; an empty name is all queues together."""
-
-    queue: str
-    moved: int
-    """Jobs that ran at another site, or only on one side."""
-    before: Sums
-    after: Sums
-
-
-class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that differs. `names` are what the two sides are called; `changes` are told in the head of a report."""
-
-    names: tuple[str, str]
-    changes: tuple[str, ...]
-    total: QueueRow
-    queues: tuple[QueueRow, ...]
-    sooner: int
-    later: int
-    newly_met: int
-    newly_missed: int
-    refused: dict[str, int]
-    """Reasons for which only the second side refuses jobs, and how many."""
-    jobs: tuple[Change, ...]
 
 
 class Progress(Protocol):
@@ -121,6 +54,15 @@ class Contrasted(NamedTuple):
     contrast: Contrast
     runs: tuple[Run, Run]
     outcomes: tuple[Outcome, Outcome]
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What cannot be true of either side, some of each."""
+        return tuple(
+            f"{run.figures.scheduler}: {trouble}"
+            for run in self.runs
+            for trouble in (*run.figures.violations[:5], *run.figures.faults[:5])
+        )
 
 
 def contrasted(
@@ -171,7 +113,7 @@ def contrast(
     for job in jobs:
         queues[job.queue].append(job)
     changed = [
-        Change(
+        JobChange(
             job=job.name,
             queue=job.queue,
             owner=job.owner,
@@ -201,7 +143,7 @@ def contrast(
     )
 
 
-def _fates(jobs: Sequence[TraceJob], outcome: Outcome) -> dict[str, Fate]:
+def _fates(jobs: Sequence[TraceJob], outcome: Outcome) -> dict[str, JobFate]:
     attempts: defaultdict[str, list[Attempt]] = defaultdict(list)
     for row in outcome.schedule.attempts:
         attempts[row.job].append(row)
@@ -211,16 +153,16 @@ def _fates(jobs: Sequence[TraceJob], outcome: Outcome) -> dict[str, Fate]:
     return {job.name: _fate(job, attempts[job.name], rent[job.name], outcome) for job in jobs}
 
 
-def _fate(job: TraceJob, rows: Sequence[Attempt], rent_usd: float, outcome: Outcome) -> Fate:
+def _fate(job: TraceJob, rows: Sequence[Attempt], rent_usd: float, outcome: Outcome) -> JobFate:
     if job.name in outcome.refused:
-        return Fate(
+        return JobFate(
             because=f"refused: {outcome.refused[job.name]}", met=None if job.deadline_s is None else False
         )
     ran = [row for row in rows if row.start_s is not None]
     end_s = next((row.end_s for row in rows if row.outcome == DONE), None)
     late = job.deadline_s is not None and (end_s is None or end_s > job.deadline_s)
     owned_usd = sum(row.price_usd for row in rows if row.market == "owned")
-    return Fate(
+    return JobFate(
         site=ran[-1].site if ran else "",
         market=ran[-1].market if ran else "",
         wait_s=min(row.start_s for row in ran if row.start_s is not None) - job.submit_s if ran else None,
@@ -231,7 +173,7 @@ def _fate(job: TraceJob, rows: Sequence[Attempt], rent_usd: float, outcome: Outc
     )
 
 
-def _weight_usd(job: TraceJob, old: Fate, new: Fate) -> float:
+def _weight_usd(job: TraceJob, old: JobFate, new: JobFate) -> float:
     """0 where nothing that a person would notice has changed."""
     waited_s = abs((old.wait_s or 0.0) - (new.wait_s or 0.0))
     weight = abs(old.usd - new.usd)
@@ -246,10 +188,10 @@ def _weight_usd(job: TraceJob, old: Fate, new: Fate) -> float:
 def _row(
     queue: str,
     jobs: Sequence[TraceJob],
-    before: tuple[Outcome, dict[str, Fate]],
-    after: tuple[Outcome, dict[str, Fate]],
-) -> QueueRow:
-    return QueueRow(
+    before: tuple[Outcome, dict[str, JobFate]],
+    after: tuple[Outcome, dict[str, JobFate]],
+) -> QueueContrast:
+    return QueueContrast(
         queue=queue,
         moved=sum(before[1][job.name].site != after[1][job.name].site for job in jobs),
         before=_sums(jobs, *before),
@@ -257,12 +199,12 @@ def _row(
     )
 
 
-def _sums(jobs: Sequence[TraceJob], outcome: Outcome, fates: dict[str, Fate]) -> Sums:
+def _sums(jobs: Sequence[TraceJob], outcome: Outcome, fates: dict[str, JobFate]) -> SideSums:
     names = {job.name for job in jobs}
     mine = [fates[job.name] for job in jobs]
     waits = [fate.wait_s for fate in mine if fate.wait_s is not None]
     rows = [row for row in outcome.schedule.attempts if row.job in names]
-    return Sums(
+    return SideSums(
         jobs=len(jobs),
         refused=sum(name in outcome.refused for name in names),
         deadlines=sum(fate.met is not None for fate in mine),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from federator.kernel.quantities import format_duration
-from federator.simulation.contrast import Change, Contrast, Fate, QueueRow, Sums
+from federator.wire.contrast import Contrast, JobChange, JobFate, QueueContrast, SideSums
 
 SHOWN = 20
 """Jobs that the page shows; the figures as JSON have more."""
@@ -31,7 +31,7 @@ def lead(contrast: Contrast, remarks: Sequence[str] = ()) -> str:
     return f'{STYLE}<div class="lead">{"".join(parts)}</div>'
 
 
-def measures(before: Sums, after: Sums) -> list[Measure]:
+def measures(before: SideSums, after: SideSums) -> list[Measure]:
     """What is compared, in order; what is nothing on both sides is left out."""
     rows: list[Measure] = [
         ("deadlines met", before.met, after.met, "", 1),
@@ -67,19 +67,19 @@ def text_of(value: float, unit: str, *, signed: bool = False) -> str:
     return f"{sign}{value:,.0f}"
 
 
-def where(fate: Fate) -> str:
+def where(fate: JobFate) -> str:
     """Where a job ran."""
     if not fate.site:
         return "nowhere"
     return fate.site if fate.market in ("", "owned") else f"{fate.site} ({fate.market})"
 
 
-def wait(fate: Fate) -> str:
+def wait(fate: JobFate) -> str:
     """How long it waited."""
     return "never ran" if fate.wait_s is None else format_duration(fate.wait_s)
 
 
-def due(fate: Fate) -> str:
+def due(fate: JobFate) -> str:
     """What became of its deadline."""
     return {None: "", True: "met", False: "missed"}[fate.met]
 
@@ -126,7 +126,7 @@ def _queues(contrast: Contrast) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _queue(row: QueueRow) -> str:
+def _queue(row: QueueContrast) -> str:
     old, new = row.before, row.after
     pairs = (
         (old.met, new.met, "", 1),
@@ -149,7 +149,7 @@ def _jobs(contrast: Contrast) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _job(change: Change) -> str:
+def _job(change: JobChange) -> str:
     old, new = change.before, change.after
     usd = f"{old.usd:,.2f} → {new.usd:,.2f}"
     cells = (

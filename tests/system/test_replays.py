@@ -130,6 +130,12 @@ async def _policies(operator: Operator, folder: Path) -> None:
     assert contrast["total"]["after"]["refused"] == JOBS // 2
     assert [row["queue"] for row in contrast["queues"]] == ["default", "night"]
     assert "Queue/night is removed" in page.read_text()
+    ran = await operator.run(
+        "policy", "replay", "-f", str(proposed), "--since", "1h", "--json", str(figures), "--at-dispatcher"
+    )
+    assert ran.code == 0, ran.err + ran.out
+    assert "proposed: Queue/night is removed" in ran.out
+    assert json.loads(figures.read_text())["contrast"]["total"]["after"]["refused"] == JOBS // 2
 
 
 async def _purchase(operator: Operator, folder: Path) -> None:

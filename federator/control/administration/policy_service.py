@@ -43,6 +43,10 @@ class PolicyService:
         """What the text says by itself, whatever is in force, or what is wrong with it. Remembered, so that it may be found out in a thread first."""
         return self._outcome(text)
 
+    def text_in_force(self) -> str:
+        """The set in force as one text."""
+        return "---\n".join(each.text.rstrip("\n") + "\n" for each in self.current().documents)
+
     def validate(self, text: str) -> PolicyVerdict:
         """Everything that is wrong with the text; nothing is changed."""
         try:

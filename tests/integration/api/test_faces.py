@@ -7,9 +7,11 @@ import pytest
 
 from federator.api.routes import ROUTES
 from federator.control.maintenance.reconciliation import FLAG
+from federator.control.queries.policy_replays import PolicyReplays
 from federator.control.record.records import Flag
 from federator.telemetry import CATALOGUE, METRICS
 from federator.wire import decisions, http, waiting
+from federator.wire.contrast import Contrast, PolicyReplay, PolicyTrial, QueueContrast, SideSums, TrialOutcome
 from tests.integration.api.rig import Rig
 from tests.support.waiting import PATIENCE_S
 
@@ -62,6 +64,47 @@ async def test_policies_are_validated_applied_and_remembered(rig: Rig) -> None:
     assert applied.json()["version"] == 1
     assert (await rig.ask("GET", "/v1/policies")).json()["author"] == "pat"
     assert [each["reason"] for each in (await rig.ask("GET", "/v1/policies/history")).json()] == ["first"]
+
+
+class Trials:
+    """Simulates nothing, and remembers what it was to."""
+
+    def __init__(self) -> None:
+        self.asked: list[PolicyTrial] = []
+
+    async def run(self, trial: PolicyTrial) -> TrialOutcome:
+        self.asked.append(trial)
+        sums = SideSums(jobs=len(trial.jobs))
+        row = QueueContrast(queue="", moved=0, before=sums, after=sums)
+        return TrialOutcome(
+            contrast=Contrast(
+                names=("in force", "proposed"), changes=(), total=row, queues=(), sooner=0, later=0,
+                newly_met=0, newly_missed=0, refused={}, jobs=(),
+            )
+        )  # fmt: skip
+
+
+async def test_policies_are_replayed_on_the_load_that_there_was(rig: Rig) -> None:
+    trials = Trials()
+    core = rig.world.core
+    core.policy_replays = PolicyReplays(core.recorded, core.policy_service, trials, core.clock, most_jobs=2)
+    await rig.world.add_site("north", gpus=4)
+    for number in range(3):
+        await rig.submit(name=f"job{number}")
+    request = {"text": "kind: Nonsense", "last_s": 3600}
+    wrong = await rig.ask("POST", "/v1/policies/replay", "pat", json=request)
+    assert (wrong.status, bool(wrong.json()["problems"]), trials.asked) == (200, True, [])
+    request["text"] = QUEUE
+    assert (await rig.ask("POST", "/v1/policies/replay", json=request)).status == 403
+    answer = await rig.ask("POST", "/v1/policies/replay", "pat", json=request)
+    found = msgspec.json.decode(answer.data, type=PolicyReplay)
+    assert found.contrast is not None
+    assert found.contrast.total.before.jobs == 2
+    assert found.remarks == ("only the newest 2 jobs of that time (limits.policy_replay_jobs)",)
+    assert found.until_at - found.since_at == 3600
+    assert [job.name for job in trials.asked[0].jobs] == ["job1", "job2"]
+    far = await rig.ask("POST", "/v1/policies/replay", "pat", json=request | {"last_s": 1e9})
+    assert (far.status, far.problem["field"]) == (400, "$.last_s")
 
 
 async def test_renting_is_paused_and_resumed(rig: Rig) -> None:
