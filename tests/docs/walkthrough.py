@@ -70,7 +70,7 @@ _FORMS = (
     (re.compile(r"\b(job|lease|dec|ses|pl|led)-[0-9a-z]{10,}"), r"\1-ID"),
     (re.compile(r"\b(fed|join)_[\w-]{20,}"), r"\1_SECRET"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(,\d+|Z| UTC)?"), "INSTANT"),
-    (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "CLOCK"),
+    (re.compile(r"\b\d\d:\d\d(:\d\d)?\b( UTC)?"), "CLOCK"),
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "PORT"),
     (re.compile(r"\b(\d+(\.\d+)?(ms|[dhms])\b|\d+(ms|[dhms])(?=\d))+"), "SPAN"),
     (re.compile(r"\bin SPAN\b|\bSPAN ago\b|\bnow\b|\bSPAN\b"), "WHEN"),
