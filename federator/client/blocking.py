@@ -17,7 +17,6 @@ from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from federator.client import transport as shared
 from federator.client.transport import BROKE, Answer, Request, Transport
-from federator.kernel.errors import NotSupported
 from federator.retry import Waiting
 
 P = ParamSpec("P")
@@ -114,12 +113,28 @@ class BlockingTransport(Transport):
         if not tls:
             return self._opened(through, tls=through.scheme == "https", timeout_s=timeout_s)
         if through.scheme == "https":
-            raise NotSupported(
-                "an https:// proxy in front of an https:// dispatcher cannot be used here",
-                field="proxy",
-                remedy="name its http:// address, or use the asynchronous client",
-            )
+            return self._nested(through, target, timeout_s)
         return self._opened(through, tls=True, timeout_s=timeout_s, tunnel=target)
+
+    def _nested(
+        self, proxy: SplitResult, target: SplitResult, timeout_s: float
+    ) -> http.client.HTTPConnection:
+        """TLS with the dispatcher inside of TLS with the proxy."""
+        from federator.client.nested_tls import NestedTls, open_tunnel
+
+        assert target.hostname is not None
+        port = target.port or 443
+        made = http.client.HTTPSConnection(target.hostname, port, timeout=timeout_s, context=self._context())
+        made.auto_open = 0
+        outer = self._opened(proxy, tls=True, timeout_s=timeout_s).sock
+        assert isinstance(outer, ssl.SSLSocket)
+        try:
+            open_tunnel(outer, target.hostname, port, _proxy_login(proxy))
+            made.sock = NestedTls(outer, self._context(), target.hostname)
+        except BaseException:
+            outer.close()
+            raise
+        return made
 
     def _opened(
         self, to: SplitResult, *, tls: bool, timeout_s: float, tunnel: SplitResult | None = None

@@ -6,6 +6,7 @@ through the proxy.
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -188,8 +189,10 @@ class Secured:
 class Proxy:
     """A forward proxy on loopback that knows one name, keeps count, and lets nobody in without the password if it has one."""
 
-    def __init__(self, port: int, password: str = "") -> None:
+    def __init__(self, port: int, password: str = "", *, certificate: ssl.SSLContext | None = None) -> None:
+        """With a certificate it is reached by TLS."""
         self._target = port
+        self._certificate = certificate
         self._password = password
         self.connects: list[str] = []
         self.refused = 0
@@ -208,9 +211,12 @@ class Proxy:
         self._thread.join(PATIENCE_S)
 
     def _run(self, listening: Event) -> None:
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._certificate)
+        )
         port = server.sockets[0].getsockname()[1]
-        self.url = f"http://{self._password + '@' if self._password else ''}127.0.0.1:{port}"
+        scheme = "http" if self._certificate is None else "https"
+        self.url = f"{scheme}://{self._password + '@' if self._password else ''}127.0.0.1:{port}"
         listening.set()
         self._loop.run_forever()
         server.close()

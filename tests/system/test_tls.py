@@ -155,6 +155,27 @@ def test_all_goes_through_the_proxy_that_the_environment_names(place: Secured) -
         assert (past.returncode, "cannot reach the dispatcher" in past.stdout) == (4, True), past.stdout
 
 
+def test_the_command_reaches_it_through_a_proxy_that_is_reached_by_tls(place: Secured) -> None:
+    """Small answers and large ones, logs that are followed, uploads: TLS inside of TLS."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    place.authority.issue_cert("127.0.0.1").configure_cert(context)
+    url = f"https://{NAME}:{place.port}"
+    with Proxy(place.port, "ada:s3cret", certificate=context) as proxy:
+        environment = {"HTTPS_PROXY": proxy.url, "FEDERATOR_SERVER": url}
+        sites = place.command("sites", environment=environment)
+        assert (sites.returncode, "north" in sites.stdout) == (0, True), sites.stdout
+        assert proxy.connects == [f"{NAME}:{place.port}"]
+        (place.folder / "long.yaml").write_text("run: seq 200000\nname: long\n")
+        job = place.command("submit", str(place.folder / "long.yaml"), environment=environment)
+        assert job.returncode == 0, job.stdout
+        followed = place.command("logs", "-f", "long", environment=environment)
+        assert followed.stdout.split() == [str(number) for number in range(1, 200_001)]
+        without = proxy.url.replace("ada:s3cret@", "")
+        refused = place.command("sites", environment=environment | {"HTTPS_PROXY": without})
+        assert (refused.returncode, "407" in refused.stdout) == (4, True), refused.stdout
+    assert "s3cret" not in sites.stdout + refused.stdout
+
+
 def test_a_proxy_with_a_password_is_named_in_the_site_file_and_its_password_nowhere_else(
     place: Secured,
 ) -> None:
