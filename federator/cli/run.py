@@ -16,11 +16,12 @@ from federator.cli.jobfiles import PLACEHOLDER, WrittenJob
 from federator.cli.phrases import plain
 from federator.cli.sanitize import LogOutput
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
+from federator.cli.status_line import LOOK_S, StatusLine, keep_showing
 from federator.kernel.errors import FederatorError, Invalid
 from federator.kernel.quantities import format_duration, parse_duration_s
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.wire.addresses import names_array, read_address
-from federator.wire.http import JobRow
+from federator.wire.http import JobDetail, JobRow
 from federator.wire.jobfile import read_job
 
 if TYPE_CHECKING:
@@ -160,10 +161,12 @@ class _Watched:
         self._quiet = quiet
         self._cancelling: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
+        self._line = StatusLine()
 
     def say(self, text: str) -> None:
         """A line about the job, beside its output."""
         if not self._quiet:
+            self._line.clear()
             print(f"federator: {plain(text)}", file=sys.stderr, flush=True)
 
     async def to_the_end(self) -> int:
@@ -223,7 +226,11 @@ class _Watched:
                 self.say(f"{event.status}: {event.text}")
 
     async def _tell_reasons(self) -> None:
-        """While the job waits: why, whenever that changes."""
+        """While the job waits: why, whenever that changes; on a terminal with when it should start, in a line that is written over."""
+        if self._line.on and not self._quiet:
+            await asyncio.sleep(LOOK_S)
+            await keep_showing(self._line, self._client, [self._job], while_=_waits)
+            return
         said = ""
         while not self._quiet:
             await asyncio.sleep(REASON_S)
@@ -237,6 +244,7 @@ class _Watched:
         rest, out = b"", LogOutput()
         try:
             async for chunk in self._client.logs(self._job, node=node, follow=True):
+                self._line.clear()
                 if self._nodes == 1:
                     out.write(chunk)
                     continue
@@ -248,6 +256,11 @@ class _Watched:
             # Nobody reads what the job says any more: that is Ctrl-C in other words.
             if self._cancelling is None:
                 self.interrupt()
+
+
+def _waits(detail: JobDetail) -> bool:
+    """Whether nothing of the job's output comes yet."""
+    return not detail.job.terminal and detail.job.started_at is None
 
 
 def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) -> int:
@@ -271,18 +284,30 @@ def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) 
 
 async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float | None) -> int:
     async with open_client(connection, long_patience=True) as client:
+        line, left = StatusLine(), dict.fromkeys(jobs)
+        shown = asyncio.ensure_future(keep_showing(line, client, left, while_=lambda _: True))
+
+        async def ended_of(name: str) -> list[_Ended]:
+            found = await _ended(client, name)
+            left.pop(name, None)
+            return found
+
         try:
             async with asyncio.timeout(timeout_s):
-                ended = await asyncio.gather(*(_ended(client, job) for job in jobs))
+                ended = await asyncio.gather(*map(ended_of, jobs))
         except TimeoutError:
+            line.clear()
             print(
                 f"gave up waiting after {format_duration(timeout_s or 0.0)}; the jobs go on", file=sys.stderr
             )
             return TIMED_OUT
+        finally:
+            shown.cancel()
+            line.clear()
         lines = [line for found in ended for line in found]
-        for line in lines:
-            print(line.text)
-        return next((line.code for line in lines if line.code), 0)
+        for each in lines:
+            print(each.text)
+        return next((each.code for each in lines if each.code), 0)
 
 
 class _Ended(NamedTuple):

@@ -157,6 +157,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     finish_low_at: float | None = None
     """Of a job that waits or runs: 80 of 100 such jobs are done between this and the next."""
     finish_high_at: float | None = None
+    before: int | None = None
+    """Of a job that waits: so many that wait, too, are to start before it."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -66,6 +66,16 @@ class Explainer:
             return Waiting(job=job_id, kind=SET_ASIDE, because=aside.because, reason=SET_ASIDE)
         return self._turn.waiting.get(job_id) or self._outside(job_id)
 
+    def before(self, job_id: str) -> int | None:
+        """How many jobs that wait are to start before one that does, by the newest plan; None: nothing is known of when it starts."""
+        mine = self.found(job_id)
+        if mine is None or mine.expected_start_at is None:
+            return None
+        if isinstance(mine.why, Behind):
+            return mine.why.jobs
+        starts = (each.expected_start_at for each in self._turn.waiting.values())
+        return sum(start is not None and start < mine.expected_start_at for start in starts)
+
     def reason_of(self, job: Job) -> str:
         """The kind of the reason why a job waits, or is as it is; of what it waits for beside capacity, the sort of that."""
         found = self.found(job.id) if job.status is JobStatus.PENDING else None

@@ -124,6 +124,7 @@ class Views:
             members=placement.members if placement else (),
             parts=_parts(placement, self._inventory),
             waiting=waiting,
+            before=None if waiting is None else self._explainer.before(job.id),
             decision=self._explainer.kept(
                 placement.decision if placement else (plan.decision if plan and waiting else "")
             ),

@@ -26,6 +26,25 @@ class Federation(NamedTuple):
 
     folder: Path
     environ: dict[str, str]
+    processes: "list[subprocess.Popen[bytes]]"
+    """The dispatcher and the agent."""
+
+    def serve(self, *words: str) -> "subprocess.Popen[bytes]":
+        """Start a process of the federation itself."""
+        with (self.folder / "log").open("a") as log:
+            command = [sys.executable, "-m", *words]
+            return subprocess.Popen(command, env=self.environ, stdout=log, stderr=log)
+
+    def restart(self) -> None:
+        """End the dispatcher, and start it again where it was."""
+        address = self.folder / "state/address"
+        port = address.read_text().strip().rpartition(":")[2]
+        self.processes[0].terminate()
+        self.processes[0].wait(PATIENCE_S)
+        address.unlink(missing_ok=True)
+        self.processes[0] = self.serve("federator", "serve", "--port", port)
+        wait_until(address.exists, "the dispatcher to be back")
+        wait_until(lambda: "READY" in self.run("sites").stdout, "the agent to be back")
 
     def start(self, *words: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
         """Start `federator` with these words."""
@@ -50,27 +69,20 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
         "FEDERATOR_STATE_DIR": str(folder / "state"),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    running = Federation(folder, environ)
-    processes = []
-    with (folder / "log").open("w") as log:
-
-        def start(*words: str) -> None:
-            processes.append(
-                subprocess.Popen([sys.executable, "-m", *words], env=environ, stdout=log, stderr=log)
-            )
-
-        try:
-            start("federator", "serve", "--port", "0")
-            wait_until((folder / "state/address").exists, "the dispatcher")
-            _join(running)
-            start("federator_agent", "serve", "--config", str(folder / "site.yaml"))
-            wait_until(lambda: "READY" in running.run("sites").stdout, "the agent")
-            yield running
-        finally:
-            for process in reversed(processes):
-                process.terminate()
-            for process in processes:
-                process.wait(PATIENCE_S)
+    running = Federation(folder, environ, [])
+    try:
+        running.processes.append(running.serve("federator", "serve", "--port", "0"))
+        wait_until((folder / "state/address").exists, "the dispatcher")
+        _join(running)
+        site = str(folder / "site.yaml")
+        running.processes.append(running.serve("federator_agent", "serve", "--config", site))
+        wait_until(lambda: "READY" in running.run("sites").stdout, "the agent")
+        yield running
+    finally:
+        for process in reversed(running.processes):
+            process.terminate()
+        for process in running.processes:
+            process.wait(PATIENCE_S)
 
 
 def _join(federation: Federation) -> None:
