@@ -41,6 +41,7 @@ from federator.couriers import courier_of_alerts, courier_to
 from federator.exporting.address import Address, read_address
 from federator.exporting.files import FileTarget
 from federator.exporting.syslog import SyslogTarget
+from federator.kernel import systemd
 from federator.kernel.clock import SystemClock, parse_clock
 from federator.kernel.errors import Conflict, Invalid, NotFound, Transient
 from federator.ports import Blobs, IdentityProvider, LedgerTarget, Provider, Put, Store, Transaction
@@ -167,6 +168,8 @@ class Dispatcher:
                     self._say_started()
                 await self._until_stopped(core.reign.lost())
                 log.info("stopping: work at sites goes on")
+                if self._stopped.is_set():
+                    systemd.tell(systemd.STOPPING)
         finally:
             await core.stop()
             gc.unfreeze()
@@ -255,6 +258,7 @@ class Dispatcher:
     def _say_started(self) -> None:
         if self._started is not None:
             self._started(self.address)
+            systemd.tell(systemd.READY)
             self._started = None
 
 

@@ -113,7 +113,7 @@ def site_file() -> str:
     return page([
         "# The site file",
         ("`site.yaml` at the agent says what the site is and what of it the federation may use. The site has the last word: "
-        "the dispatcher obeys and shows it. What the file does not say about the host is looked up on it."),
+        "the dispatcher obeys and shows it. What the file does not say about the host is looked up on it. Relative paths are of the folder that the file is in."),
         "## Keys",
         *sections(SCHEMAS["site"]()),
         "## Whose work",

@@ -14,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
+from federator.kernel import systemd
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
 from federator.kernel.quantities import format_instant, format_mib
@@ -125,7 +126,7 @@ def _join(
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run the agent until TERM or INT; what runs here goes on without it."""
+    """Run the agent until TERM or INT; what runs here goes on without it. HUP has it begin anew with the site file as it is now, if that has no mistake."""
     be_untraceable()
     keep_descriptors()
     settings = load(options.config)
@@ -151,17 +152,52 @@ def serve(options: argparse.Namespace) -> int:
     for line in check_gpus(settings):
         if line.startswith("WARN"):
             log.warning(line.removeprefix("WARN").strip())
-    asyncio.run(_serve(Agent(settings, identity, spool, way)))
+    if asyncio.run(_serve(Agent(settings, identity, spool, way), settings, options.config)):
+        # The same process, which its supervisor and its children know; all else is read and opened again, as by any restart.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
     return 0
 
 
-async def _serve(agent: Agent) -> None:
+async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> bool:
+    """Whether it is to begin anew."""
     task = asyncio.create_task(agent.serve())
+    anew = False
+
+    def reload() -> None:
+        nonlocal anew
+        faults = _not_to_be_taken(settings, config)
+        for fault in faults:
+            log.error("the site file is not taken, and all goes on as before: %s", fault)
+        if not faults:
+            log.info("beginning anew with the site file as it is now")
+            anew = True
+            task.cancel()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
+    if (
+        not sys.stdin or not sys.stdin.isatty()
+    ):  # who closes the terminal that it was started in wants it to end
+        loop.add_signal_handler(signal.SIGHUP, reload)
+    systemd.tell(systemd.READY)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+    return anew
+
+
+def _not_to_be_taken(settings: AgentSettings, config: Path | None) -> list[str]:
+    """What is wrong with the site file as it is now, for an agent that runs with `settings`."""
+    try:
+        new = load(config)
+    except FederatorError as fault:
+        return [str(fault)]
+    except ExceptionGroup as faults:
+        return [str(fault) for fault in faults.exceptions]
+    moved = {"site": new.site.name != settings.site.name, "state_dir": new.state_dir != settings.state_dir}
+    return [
+        f"$.{key}: cannot change while the agent runs (stop it first)" for key, has in moved.items() if has
+    ]
 
 
 def status(options: argparse.Namespace) -> int:

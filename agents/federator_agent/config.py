@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.kernel.route import PEM
 from federator.model.sites import SiteKind
 from federator.wire.faults import read_whole, told_in
 from federator.wire.records import decode
@@ -105,23 +106,32 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> AgentSet
         text = path.read_text()
     except OSError as error:
         raise Invalid(f"{path}: {error.strerror}", remedy="check the path and its permissions") from None
-    return parse(text, str(path), environ, record)
+    return parse(text, str(path), environ, record, path.parent)
 
 
 def parse(
-    text: str, source: str, environ: Mapping[str, str], record: type[SiteFile] = SiteFile
+    text: str,
+    source: str,
+    environ: Mapping[str, str],
+    record: type[SiteFile] = SiteFile,
+    folder: Path = Path(),
 ) -> AgentSettings:
-    """Settings from YAML text. Raises `Invalid` that says where in `source`, or an ExceptionGroup of all that is wrong."""
+    """Settings from YAML text, whose relative paths are of `folder`. Raises `Invalid` that says where in `source`, or an ExceptionGroup of all that is wrong."""
     with told_in(source):
         document = read_document(text)
-    return read_whole(lambda value: _settings(decode(value, record, "$"), environ), document, source)
+    folder = folder.absolute()
+    return read_whole(lambda value: _settings(decode(value, record, "$"), environ, folder), document, source)
 
 
-def _settings(file: SiteFile, environ: Mapping[str, str]) -> AgentSettings:
+def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> AgentSettings:
     _check(file)
+    kube = file.kube
+    if kube is not None and kube.kubeconfig:
+        kube = msgspec.structs.replace(kube, kubeconfig=str(folder / kube.kubeconfig))
+    secrets = secrets_of(file.secrets, "$.secrets", kube=kube is not None)
     return AgentSettings(
         site=_site(file),
-        kube=file.kube,
+        kube=kube,
         slurm=file.slurm,
         kind=file.kind,
         dispatcher=file.dispatcher,
@@ -130,19 +140,22 @@ def _settings(file: SiteFile, environ: Mapping[str, str]) -> AgentSettings:
         join_token=file.join_token if isinstance(file, UserData) else "",
         environment=_passed_on(environ),
         clock=file.clock,
-        ca=file.ca,
+        ca=file.ca if not file.ca or PEM in file.ca else str(folder / file.ca),
         proxy=file.proxy,
         inputs_cache_bytes=file.inputs_cache,
         data_addresses=None if file.data_addresses is None else allowed_of(file.data_addresses),
         data_networks=file.data_networks,
-        secrets=secrets_of(file.secrets, "$.secrets", kube=file.kube is not None),
+        secrets={
+            name: each if each.file is None else msgspec.structs.replace(each, file=folder / each.file)
+            for name, each in secrets.items()
+        },
         isolation=isolation_of(file.isolation, environ),
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         images=images_of(file.images),
         notices=_notices(environ),
-        host_key=None if file.host_key is None else file.host_key.absolute(),
+        host_key=None if file.host_key is None else folder / file.host_key,
         watch_gpus=file.watch_gpus and UNWATCHED_VARIABLE not in environ,
-        state_dir=(file.state_dir or Path(environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR)).absolute(),
+        state_dir=folder / (file.state_dir or environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR),
         report_every_s=file.report_every,
     )
 

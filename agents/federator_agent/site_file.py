@@ -1,8 +1,10 @@
-"""`site.yaml` as it is written: every key with its type, and below it what it means. `federator_agent.config` makes settings of it."""
+"""`site.yaml` as it is written: every key with its type, and below it what it means. `federator_agent.config` makes settings of it.
+
+Relative paths are of the folder that the file is in.
+"""
 
 import re
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -10,7 +12,6 @@ from msgspec import Meta, field
 
 from federator.kernel.clock import parse_clock
 from federator.kernel.errors import Invalid
-from federator.kernel.route import PEM
 from federator.model.sites import SiteKind
 from federator.wire import fields
 from federator.wire.accelerators import Model
@@ -43,12 +44,6 @@ def _address(value: object, path: str) -> str:
         remedy = "write for example 10.0.0.5, without a port"
         raise Invalid(f"{address!r} is not an address", field=path, remedy=remedy)
     return address
-
-
-def _ca(value: object, path: str) -> str:
-    """A file, from here on by its whole path; or the text itself, on a machine that has no file of ours."""
-    text = fields.text(value, path, limit=65536)
-    return text if PEM in text else str(Path(text).absolute())
 
 
 def _clock(value: object, path: str) -> str:
@@ -113,7 +108,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """This agent's own name, such as `basel-2`, where a site has several. Left out: the site's name."""
     address: Annotated[str, fields.written(_address, "10.0.0.5", pattern=r"^[^\s/\[\]]+$")] = ""
     """Under which the site's other members reach this host. Needed where that way is a tunnel or a proxy on the host itself. Left out: its address on the way to the dispatcher."""
-    ca: Annotated[str, fields.written(_ca, "/etc/federator/ca.pem")] = ""
+    ca: Annotated[str, fields.short(65536, "/etc/federator/ca.pem")] = ""
     """The authority behind the dispatcher's certificate: a PEM file, or its text. Left out: those that this host knows."""
     proxy: Annotated[str, fields.short(1000, "http://proxy:3128", "none")] = ""
     """The proxy on the way to the dispatcher. Left out: as `HTTPS_PROXY` and its like say."""

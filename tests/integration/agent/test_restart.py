@@ -1,7 +1,9 @@
 """The agent is killed while work runs: nothing runs twice, nothing is lost, and every exit code is the true one."""
 
+import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 from aiohttp import WSCloseCode
@@ -57,6 +59,47 @@ async def test_work_that_goes_on_is_found_again_with_its_exit_code(
     assert [rank.exit_code for rank in end.ranks] == [0, 5]
     assert (tmp_path / "starts").read_text() == "once\nonce\n"
     assert [dispatcher.log("p1", rank) for rank in (0, 1)] == ["end\n", "end\n"]
+
+
+async def test_a_site_file_that_has_changed_is_taken_on_hangup_and_one_with_mistakes_is_not(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    go, told = tmp_path / "go", socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with told:
+        await agent.end()
+        told.bind(str(tmp_path / "notify"))
+        told.settimeout(30.0)
+        agent.environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+        await agent.start()
+        assert await asyncio.to_thread(told.recv, 100) == b"READY=1"
+        spec = dispatcher.spec(
+            run=f"echo once >>{tmp_path}/starts; while [ ! -e {go} ]; do sleep 0.02; done; exit 6"
+        )
+        await dispatcher.want(entry("p1", spec))
+        await _running(dispatcher, "p1")
+        site, pid, sessions = agent.config.read_text(), agent.pid, dispatcher.sessions
+        for wrong, said in (
+            ("nodes: many\n", "nodes"),
+            (site.replace("site: here", "site: there"), r"$.site: cannot change"),
+        ):
+            agent.config.write_text(wrong)
+            os.kill(pid, signal.SIGHUP)
+            await agent.has_said("all goes on as before")
+            await agent.has_said(said)
+        assert dispatcher.sessions == sessions
+        agent.config.write_text(site + "lend: {gpus: {gpu: 3}}\n")
+        os.kill(pid, signal.SIGHUP)
+        await dispatcher.until(lambda: dispatcher.sessions > sessions and _gpus(dispatcher) == 3)
+        assert await asyncio.to_thread(told.recv, 100) == b"READY=1"
+    go.touch()
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.exit_code, agent.pid) == (PlacementStatus.FAILED, 6, pid)
+    assert (tmp_path / "starts").read_text() == "once\n"
+    assert await agent.end() == 0, "it is the same process, and ends as told"
+
+
+def _gpus(dispatcher: FakeDispatcher) -> int:
+    return sum(shape.gpus * shape.count for pool in dispatcher.reports[-1].pools for shape in pool.free)
 
 
 async def test_work_that_ended_meanwhile_is_told_as_it_was(

@@ -167,3 +167,22 @@ def test_hours_over_midnight_and_in_their_zone() -> None:
 def test_what_kind_of_site_it_is_is_not_guessed() -> None:
     """The join token says it: an edge site whose file says nothing is no on-premises one."""
     assert parse("site: basel\n").kind is None
+
+
+def test_relative_paths_are_of_the_files_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the agent's working directory is: a unit, a shell and `check` mean the same files."""
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    file = folder / "site.yaml"
+    file.write_text(
+        "site: here\nca: ca.pem\nstate_dir: state\nhost_key: ../keys/host\nsecrets: {wandb: wandb.env}\n"
+        "pools: [{name: cpu, gpus_per_node: 0}]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = config.load(Path("etc/site.yaml"), {})
+    assert (found.ca, found.state_dir) == (str(folder / "ca.pem"), folder / "state")
+    assert (found.host_key, found.secrets["wandb"].file) == (folder / "../keys/host", folder / "wandb.env")
+    file.write_text("site: here\nkube: {image: i, kubeconfig: kc}\n")
+    kube = config.load(Path("etc/site.yaml"), {}).kube
+    assert kube is not None
+    assert kube.kubeconfig == str(folder / "kc")
