@@ -230,8 +230,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
     shares = Shares(records.held_counts, settings.limits)
     retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares)
-    authority = AuthorityInForce(records)
-    visibility = Visibility(records, authority, by_team=settings.visibility.jobs == "team")
+    visibility = Visibility(records, AuthorityInForce(records), by_team=settings.visibility.jobs == "team")
     notifications = Notifications(records, clock, settings.notifications, reach)
     acceptance = Acceptance(
         records, writer, blobs, settings.limits, retention, shares, visibility, notifications.reachable
@@ -269,7 +268,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         policy_replays=PolicyReplays(recorded, policies, trials, clock, most_jobs=most),
         tunnels=TunnelService(records, writer),
         admission=admission,
-        authority=authority,
+        authority=visibility.authority,
         visibility=visibility,
         decisions=decisions,
         hub=_hub(settings, records, admission, inventory, reconciliation, ids),

@@ -55,7 +55,8 @@ async def attempt_rows(call: Call, job: Job) -> tuple[AttemptRow, ...]:
         rank = _failed_rank(failed)
         name = log_name(failed.id, rank)
         lines = await asyncio.to_thread(last_lines, call.core.blobs, name, LINES, LINES_BYTES)
-    return tuple(_row(each, lines if each is failed else "", rank) for each in found)
+    now = call.core.clock.now()
+    return tuple(_row(each, lines if each is failed else "", rank, now) for each in found)
 
 
 def _failed_rank(placement: Placement) -> int:
@@ -63,7 +64,9 @@ def _failed_rank(placement: Placement) -> int:
     return next((rank.rank for rank in ended if rank is not None), 0)
 
 
-def _row(placement: Placement, lines: str, rank: int) -> AttemptRow:
+def _row(placement: Placement, lines: str, rank: int, now: float) -> AttemptRow:
+    ran_s = max(0.0, (placement.ended_at or now) - placement.started_at) if placement.started_at else 0.0
+    price = placement.price_usd_gpu_h
     return AttemptRow(
         attempt=placement.epoch,
         placement=placement.id,
@@ -71,7 +74,13 @@ def _row(placement: Placement, lines: str, rank: int) -> AttemptRow:
         model=placement.model,
         market=placement.market,
         status=placement.status,
+        pool=placement.pool,
+        members=placement.members,
+        gpus=placement.gpus,
+        lease=placement.lease or "",
+        assigned_at=placement.assigned_at or None,
         started_at=placement.started_at,
+        usd=ran_s / 3600.0 * placement.gpus * price if price else None,
         ended_at=placement.ended_at,
         cause=placement.cause or "",
         exit_code=placement.exit_code,

@@ -246,6 +246,12 @@ async def preview(call: Call) -> Preview:
     return await call.core.views.preview(call.caller, request)
 
 
+async def preview_change(call: Call) -> Preview:
+    """What would become of a job that waits, if it were changed so; nothing is changed."""
+    patch = await call.body(JobPatch)
+    return await call.core.views.preview_of(call.core.intake.patched(call.caller, call.job, patch))
+
+
 async def _read_job(call: Call, kind: str) -> tuple[JobRequest, str]:
     data = await call.read(JOB_MIB)
     now = call.core.clock.now()

@@ -71,6 +71,7 @@ ROUTES = (
     Route("GET", "/v1/jobs/{id}", jobs.show, PERSON, "Show a job, by id or name", answer=Detail),
     Route("GET", "/v1/jobs/{id}/array", jobs.show_array, PERSON, "Add up the tasks of an array", answer=http.ArrayDetail, cost=PLAIN),
     Route("PATCH", "/v1/jobs/{id}", jobs.update, JOB, "Change a living job", allows=MAY_CHANGE, body=http.JobPatch, answer=Detail, cost=PLAIN),
+    Route("POST", "/v1/jobs/{id}/preview", jobs.preview_change, JOB, "Preview a change of a job that waits; nothing is changed", allows=MAY_CHANGE, body=http.JobPatch, answer=http.Preview, cost=HEAVY),
     Route("DELETE", "/v1/jobs/{id}", jobs.cancel, JOB, "Cancel a job", allows=MAY_CHANGE, answer=Detail, status=202, cost=PLAIN),
     Route("POST", "/v1/jobs/{id}/hold", jobs.hold, JOB, "Hold a job", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),
     Route("POST", "/v1/jobs/{id}/release", jobs.release, JOB, "Release a held job", allows=MAY_CHANGE, answer=Detail, cost=PLAIN),

@@ -422,6 +422,9 @@ def attempt_columns(now: float) -> tuple[Column[AttemptRow], ...]:
         Column("SITE", lambda row: row.site),
         Column("STARTED", lambda row: when(row.started_at, now), right=True),
         Column("RAN", lambda row: _ran(row, now), right=True),
+        Column("GPUS", lambda row: f"{row.gpus:g}", right=True, least=110),
+        Column("COST", lambda row: usd(row.usd), right=True, least=110),
+        Column("HOSTS", lambda row: ", ".join(dict.fromkeys(row.members)), least=140, cap=30),
         Column("ENDED BY", _ended_by, flow="cut"),
     )
 

@@ -18,11 +18,12 @@ from federator.cli.layout import NARROW, Column, table
 from federator.cli.output import Output, facts, show, show_data, status, width, within
 from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
+from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.model.plans import Explanation, SiteReason
-from federator.wire.http import Preview
+from federator.wire.http import JobPatch, Preview
 
 if TYPE_CHECKING:
     from federator.cli.jobfiles import WrittenJob
@@ -82,12 +83,28 @@ async def _preview(job: "WrittenJob", client: "Verbs") -> Preview:
     return await client.preview(job.document)
 
 
-def _show_preview(answer: Preview, now: float, output: Output) -> None:
+def show_changes(jobs: Sequence[str], patch: JobPatch, output: Output, connection: Connection) -> int:
+    """What would become of each of these jobs, if it were changed so."""
+    if not jobs:
+        raise Invalid("no job is named", field="JOB", remedy="write one or more ids or names")
+    for job in jobs:
+        answer, now = ask(connection, partial(_preview_change, job, patch))
+        _show_preview(answer, now, output, "Nothing was changed.")
+    return 0
+
+
+async def _preview_change(job: str, patch: JobPatch, client: "Verbs") -> Preview:
+    return await client.preview_change(job, patch)
+
+
+def _show_preview(
+    answer: Preview, now: float, output: Output, not_done: str = "Nothing was submitted."
+) -> None:
     if output in ("json", "yaml"):
         show_data(answer, output)
         return
     cost = f", for about {usd(answer.cost_usd)}" if answer.cost_usd is not None else ""
-    head = f"{plain(answer.name)} in queue {plain(answer.queue)}{cost}. Nothing was submitted."
+    head = f"{plain(answer.name)} in queue {plain(answer.queue)}{cost}. {not_done}"
     notes = [Text(f"note: {plain(note)}", style="yellow") for note in answer.notes]
     show(Text(head, style="dim"), *notes, *drawn(answer.explanation, now, width()))
 

@@ -331,6 +331,7 @@ def update(
     max_cost: str | None = None,
     max_duration: str | None = None,
     value: str | None = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Output = "table",
     connection: Connection = HERE,
 ) -> int:
@@ -350,6 +351,8 @@ def update(
         Such as 4h.
     value:
         What meeting the deadline is worth, such as '200 USD'.
+    dry_run:
+        Say what would become of a job that waits, and change nothing.
     """
     if deadline not in (None, "none"):
         deadline = format_instant(moment_at(deadline, "--deadline", time.time(), ahead=True))
@@ -359,6 +362,10 @@ def update(
         raise Invalid(
             "nothing to change", remedy="name at least one of --" + ", --".join(JobPatch.__struct_fields__)
         )
+    if dry_run:
+        from federator.cli.explain import show_changes
+
+        return show_changes(jobs, patch, output, connection)
     told = "now has " + ", ".join(f"{key} {new}" for key, new in changed.items())
     return act_on("update", jobs, output, connection, patch, told)
 

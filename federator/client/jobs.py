@@ -213,6 +213,14 @@ class JobVerbs:
         headers = {"Content-Type": "application/json"}
         return await self.transport.call("PATCH", _job(job), JobDetail, body=_json(fields), headers=headers)
 
+    async def preview_change(self, job: str, patch: JobPatch) -> Preview:
+        """What would become of a job that waits, if it were changed so. Nothing is changed."""
+        fields = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
+        headers = {"Content-Type": "application/json"}
+        return await self.transport.call(
+            "POST", f"{_job(job)}/preview", Preview, body=_json(fields), headers=headers
+        )
+
     async def cancel(self, job: str) -> JobDetail:
         """Cancel; a running job is CANCELLING until its site confirms."""
         return await self.transport.call("DELETE", _job(job), JobDetail)

@@ -109,6 +109,7 @@ class Client:
     submit = _runs(Verbs.submit)
     submit_many = _iterates(Verbs.submit_many)
     preview = _runs(Verbs.preview)
+    preview_change = _runs(Verbs.preview_change)
     upload = _runs(Verbs.upload)
     jobs = _runs(Verbs.jobs)
     all_jobs = _iterates(Verbs.all_jobs)

@@ -111,8 +111,19 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: str
     market: str = ""
     model: str = ""
+    pool: str = ""
+    members: tuple[str, ...] = ()
+    """The host or member under each rank, in rank order."""
+    gpus: float = 0.0
+    """Over all ranks."""
+    lease: str = ""
+    """The rented machine that it was on, or the first of them."""
+    assigned_at: float | None = None
+    """When it got its place; until it started, data was brought, a machine booted, or its hosts gathered."""
     started_at: float | None = None
     ended_at: float | None = None
+    usd: float | None = None
+    """What its GPUs' time came to so far, at their price; a rental's bill has its boot and idle time, too. None: nobody declared a price."""
     cause: str = ""
     exit_code: int | None = None
     detail: str = ""

@@ -58,6 +58,7 @@ MATRIX = {
     "POST /v1/jobs/{id}/hold": CHANGES,
     "POST /v1/jobs/{id}/release": CHANGES,
     "POST /v1/jobs/{id}/requeue": CHANGES,
+    "POST /v1/jobs/{id}/preview": CHANGES,
     "GET /v1/jobs/{id}/events": PERSON,
     "GET /v1/events": PERSON,
     "GET /v1/jobs/{id}/logs": READS,

@@ -19,7 +19,7 @@ from federator.control.turns.set_aside import KIND as SET_ASIDE
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import NotFound
 from federator.model.identity import Caller
-from federator.model.jobs import Job, JobStatus
+from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Placement
 from federator.model.plans import Explanation, Plan, Waiting
 from federator.model.reasons import Behind
@@ -218,8 +218,15 @@ class Explainer:
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
-        spec, job = request.spec, self._acceptance.prepare(self._acceptance.entry(caller), request)
-        view = self._observer.jobs.bounded(self._observer.jobs.imagined(job, spec), job.submitted_at)
+        job = self._acceptance.prepare(self._acceptance.entry(caller), request)
+        return await self._preview(job, request.spec, request.notes)
+
+    async def preview_of(self, job: Job) -> Preview:
+        """What would become of a job that waits, if it were as given."""
+        return await self._preview(job, self._records.spec(job.spec_hash))
+
+    async def _preview(self, job: Job, spec: JobSpec, notes: tuple[str, ...] = ()) -> Preview:
+        view = self._observer.jobs.bounded(self._observer.jobs.imagined(job, spec), self._now())
         if not self._observer.window:
             await self._observer.look()
         seen = self._observer.snapshot(only=self._observer.window, imagined=view)
@@ -228,7 +235,7 @@ class Explainer:
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         run_time = self._observer.jobs.run_time(job, spec)
         explanation = msgspec.structs.replace(self._with_unheard(explanation), run_time=run_time)
-        return Preview(job.name, job.queue, explanation, cost_usd, request.notes)
+        return Preview(job.name, job.queue, explanation, cost_usd, notes)
 
 
 def _start_at(placement: Placement, then: Explanation | None) -> float:

@@ -220,6 +220,10 @@ class Views:
         """What would become of this request, nothing being changed."""
         return await self._explainer.preview(caller, request)
 
+    async def preview_of(self, job: Job) -> Preview:
+        """What would become of a job that waits, if it were as given; nothing is changed."""
+        return await self._explainer.preview_of(job)
+
     def sites(self, caller: Caller | None = None) -> list[SiteRow]:
         """All sites, by name; what has parts of GPUs by name where that caller is shown it (None: all)."""
         pools: dict[str, list[PoolView]] = {}

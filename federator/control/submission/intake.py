@@ -150,6 +150,10 @@ class Intake:
         """Raises what a patch meets at any of these jobs, before one is changed: `Invalid` and `Forbidden`."""
         self._verbs.check(caller, action, jobs)
 
+    def patched(self, caller: Caller, job: Job, patch: JobPatch) -> Job:
+        """A job that waits as a patch would leave it; nothing is written. Raises `Conflict`, `Invalid` and `Forbidden`."""
+        return self._verbs.patched(caller, job, patch)
+
     async def act(self, caller: Caller, action: JobAction, jobs: Sequence[str]) -> Acted:
         """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
         return await act_on_many(self._records, self._verbs, caller, action, jobs)

@@ -72,6 +72,15 @@ class Verbs:
         for job in {(each.spec_hash, *_claims(each)): each for each in jobs if not each.terminal}.values():
             patched(job, action.patch, self._authority(), caller, now)
 
+    def patched(self, caller: Caller, job: Job, patch: JobPatch) -> Job:
+        """The job as the patch would leave it; nothing is written. Raises `Conflict` for one that does not wait, `Invalid` and `Forbidden`."""
+        if job.status not in (JobStatus.PENDING, JobStatus.HELD):
+            raise Conflict(
+                f"{job.label} is {job.status}: only what waits can be previewed",
+                remedy="PATCH /v1/jobs/{id} changes it",
+            )
+        return patched(job, patch, self._authority(), caller, self._event_writer.clock.now())[0]
+
     def write(
         self, changes: Changes, caller: Caller, action: JobAction, jobs: Sequence[Job]
     ) -> list[Conflict]:

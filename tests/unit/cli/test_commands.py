@@ -385,6 +385,17 @@ def test_an_arrays_tasks_that_run_are_counted(federator: Command, fake: FakeDisp
     assert federator("hold", "sweep[50-60]").code == 0
 
 
+def test_update_says_what_would_become_of_a_job(federator: Command, fake: FakeDispatcher) -> None:
+    would = Explanation(job="job-1", status="would wait", because="no room before 18:00")
+    fake.answer("POST /v1/jobs/train/preview", Preview("train", "research", would, 12.5), headers=TIME)
+    ran = federator("update", "train", "--priority", "70", "--dry-run")
+    assert "for about 12.50 USD. Nothing was changed." in ran.out
+    assert "would wait  no room before 18:00" in ran.out
+    (asked,) = fake.of("POST /v1/jobs/train/preview")
+    assert json.loads(asked.body) == {"priority": 70}
+    assert federator("update", "--priority", "70", "--dry-run").code == 2
+
+
 def test_update_sends_what_is_given(federator: Command, fake: FakeDispatcher) -> None:
     fake.answer("POST /v1/jobs/actions", [ActedOn("train", "train", 1, 0, {"RUNNING": 1}, "it fits")])
     ran = federator("update", "train", "--priority", "70", "--deadline", "none")
