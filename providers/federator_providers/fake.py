@@ -23,20 +23,6 @@ class _Machine:
     launched_at: float
     ended_at: float | None = None
     reclaim_at: float | None = None
-    dearer: list[tuple[float, float]] = field(default_factory=list)
-    """Since when it has cost how much more by the hour than at its launch."""
-
-    def surcharge_usd(self, until_at: float) -> float:
-        """What changes of its price have added."""
-        ends = [*(at for at, _ in self.dearer[1:]), until_at]
-        return (
-            sum(
-                usd_h * max(0.0, min(end, until_at) - at) / 3600.0
-                for (at, usd_h), end in zip(self.dearer, ends, strict=True)
-            )
-            if self.dearer
-            else 0.0
-        )
 
 
 @dataclass
@@ -106,16 +92,6 @@ class FakeProvider:
         if machine.reclaim_at is None:
             machine.reclaim_at = self.clock.now() + self.notice_s
 
-    def reprice(self, offer: str, price_usd_h: float) -> None:
-        """From now on the offer, and what runs of it, costs so much by the hour."""
-        self.catalogue = [
-            msgspec.structs.replace(each, price_usd_h=price_usd_h) if each.name == offer else each
-            for each in self.catalogue
-        ]
-        for machine in self.machines.values():
-            if machine.request.offer.name == offer:
-                machine.dearer.append((self.clock.now(), price_usd_h - machine.request.offer.price_usd_h))
-
     def _fail(self) -> None:
         if self.faults:
             raise self.faults.pop(0)
@@ -151,7 +127,6 @@ class FakeProvider:
             status = InstanceStatus.BOOTING
         else:
             status = InstanceStatus.RUNNING
-        end_at = now if ended_at is None else ended_at
         return Instance(
             name=machine.request.name,
             offer=offer.name,
@@ -159,6 +134,6 @@ class FakeProvider:
             launched_at=machine.launched_at,
             ended_at=ended_at,
             tags={**machine.request.tags, "federation": machine.request.federation},
-            billed_usd=bill_usd(offer, machine.launched_at, end_at) + machine.surcharge_usd(end_at),
+            billed_usd=bill_usd(offer, machine.launched_at, now if ended_at is None else ended_at),
             reclaim_at=machine.reclaim_at,
         )

@@ -36,7 +36,7 @@ from federator.wire.http import Submitted
 from federator.wire.jobfile import read_job
 from federator.wire.needs import FORMS, TOGETHER
 from federator_policies.documents import compile_set, load
-from federator_providers.fake import FakeProvider
+from tests.support.moving_prices import MovingPrices
 
 ADA = Caller(name="ada", role=Role.USER)
 BOB = Caller(name="bob", role=Role.USER)
@@ -208,7 +208,7 @@ class World:
 
     core: Core
     clock: ManualClock
-    provider: FakeProvider
+    provider: MovingPrices
     sites: dict[str, FakeSite] = field(default_factory=dict)
 
     async def add_site(
@@ -370,7 +370,7 @@ async def make_world(
 ) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
     clock = clock or SharedClock()
-    provider = FakeProvider("cloudy", clock, [OFFER])
+    provider = MovingPrices("cloudy", clock, [OFFER])
     core = assemble(
         settings=Settings(
             turn=TurnSettings(solver=False),
