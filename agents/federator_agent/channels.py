@@ -11,6 +11,7 @@ import termios
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from federator.kernel.errors import Conflict
 from federator.wire import tunnel
 from federator.wire.tunnel import CLOSE, DATA_BYTES, RESIZE, STDERR, STDIN, STDIN_ENDS, STDOUT, End
 
@@ -183,6 +184,14 @@ class ProcessChannel:
         for group in groups:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, number)
+
+
+def nobody_listens(port: int) -> Conflict:
+    """What is said of a port that is not there."""
+    return Conflict(
+        f"nothing of the job listens on port {port} yet",
+        remedy="let it listen on 127.0.0.1 or on all addresses of its host",
+    )
 
 
 class PortChannel:

@@ -153,6 +153,11 @@ class Agent:
             return None
         return record, self.state.spec(record)
 
+    def _over(self, placement: str, rank: int) -> bool:
+        """Whether a rank has ended."""
+        record = self.state.records.get(placement)
+        return record is None or rank not in record.live_ranks
+
     # The loop ------------------------------------------------------------------------------------------------------
 
     def tell(self, event: ev.Event) -> None:
@@ -185,7 +190,7 @@ class Agent:
             )
             work = runtime(self._settings, around)
             self._hands = InstructionExecutor(around, work)
-            self._tunnels = Tunnels(around, work, self._running)
+            self._tunnels = Tunnels(around, work, self._running, self._over)
             try:
                 self._begin()
                 self._tasks.spawn(self._devices.watch(self.tell))

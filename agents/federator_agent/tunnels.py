@@ -6,7 +6,8 @@ A frame is read only once the one before it was taken, so nothing piles up here.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import aiohttp
 from aiohttp import WSMsgType
@@ -21,6 +22,9 @@ from federator_agent.runtime import Channel, Runtime, Surroundings
 
 MOST = 256
 """Tunnels at once."""
+LOOK_S = 1.0
+LINGER_S = 5.0
+"""Real seconds after a rank's end for which its tunnels may say how they ended."""
 log = logging.getLogger("federator_agent.tunnels")
 
 
@@ -32,10 +36,13 @@ class Tunnels:
         around: Surroundings,
         runtime: Runtime,
         running: Callable[[str, int], tuple[Record, JobSpec] | None],
+        over: Callable[[str, int], bool] = lambda _placement, _rank: False,
     ) -> None:
+        """`over`: whether a rank has ended."""
         self._around = around
         self._runtime = runtime
         self._running = running
+        self._over = over
         self._open = 0
 
     def open(self, dial: Dial) -> None:
@@ -67,9 +74,15 @@ class Tunnels:
             await socket.send_bytes(tunnel.end_frame(tunnel.End(error=said)))
             return
         try:
-            await _couple(socket, channel)
+            await _couple(socket, channel, self.until_over(dial))
         finally:
             channel.close()
+
+    async def until_over(self, dial: Dial) -> None:
+        """Until some time after the rank's end, for what has not ended with it: a cluster may end it only with the whole job."""
+        while not self._over(dial.placement, dial.rank):  # noqa: ASYNC110 - the core tells nobody
+            await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(LINGER_S)
 
     async def _enter(self, dial: Dial) -> Channel:
         found = self._running(dial.placement, dial.rank)
@@ -79,9 +92,11 @@ class Tunnels:
         return await self._runtime.enter(record, spec, dial.rank, dial.request)
 
 
-async def _couple(socket: aiohttp.ClientWebSocketResponse, channel: Channel) -> None:
-    """Until the job's side has ended, or the other has gone."""
-    each_way = (_outwards(channel, socket), _inwards(socket, channel), _until_gone(socket))
+async def _couple(
+    socket: aiohttp.ClientWebSocketResponse, channel: Channel, over: Coroutine[Any, Any, None]
+) -> None:
+    """Until the job's side has ended, or the other has gone, or it is over."""
+    each_way = (_outwards(channel, socket), _inwards(socket, channel), _until_gone(socket), over)
     tasks = [asyncio.ensure_future(each) for each in each_way]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from federator.kernel.errors import Conflict, NotSupported
+from federator.kernel.errors import NotSupported
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.wire.tunnel import Forward, Request
 from federator_agent import archives, images, secrets
-from federator_agent.channels import PortChannel, open_process
+from federator_agent.channels import PortChannel, nobody_listens, open_process
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
@@ -202,10 +202,7 @@ class LocalRuntime:
         if isinstance(request, Forward):
             ranks = [self._rank(placement, each) for each in record.live_ranks]
             if not await asyncio.to_thread(traces.listens, ranks, request.port):
-                raise Conflict(
-                    f"nothing of the job listens on port {request.port} yet",
-                    remedy="let it listen on 127.0.0.1 or on all addresses of its host",
-                )
+                raise nobody_listens(request.port)
             return PortChannel(*await asyncio.open_connection(ADDRESS, request.port))
         slot = next(each for each in record.slots if each.rank == rank)
         environment = self._environment(record, spec, slot, self._where(record, resumes=record.entry.resume))

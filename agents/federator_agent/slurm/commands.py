@@ -42,9 +42,9 @@ class Commands:
 
     def __init__(self, settings: SlurmSettings, environment: dict[str, str]) -> None:
         """`environment`: what jobs get of the agent's own; nothing else of it reaches Slurm."""
-        self._environment = dict(environment)
+        self.environment = dict(environment)
         if settings.conf is not None:
-            self._environment["SLURM_CONF"] = str(settings.conf)
+            self.environment["SLURM_CONF"] = str(settings.conf)
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, program: str, *arguments: str) -> str:
@@ -55,7 +55,7 @@ class Commands:
             try:
                 process = await asyncio.create_subprocess_exec(
                     program, *arguments,
-                    env=self._environment | times,
+                    env=self.environment | times,
                     cwd=os.sep,
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,

@@ -1,6 +1,7 @@
 #!/bin/bash
 # rank.sh DIR GPUS GATE_S: one rank of a placement, started on its node by srun. It outlives the agent, and says in files of DIR what becomes of it:
 #   at-gate-RANK   it is there: the number of its Slurm job, its node
+#   devices-RANK   which GPUs it has, for a shell
 #   started-RANK   its command is about to begin: when
 #   told-RANK      it was told to end: by which signal. Whether the agent sent it, the agent knows
 #   exit-RANK      its command has ended: the code, when
@@ -49,6 +50,10 @@ for name in CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES; do
     fi
 done
 [ "$gpus" -gt 0 ] || export CUDA_VISIBLE_DEVICES=
+# For commands that enter this rank later: they see the same devices.
+for name in CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES; do
+    if [ -z "${!name+set}" ]; then echo "unset $name"; else printf 'export %s=%q\n' "$name" "${!name}"; fi
+done >"devices-$rank"
 
 put "started-$rank" "$(date +%s.%N)" || exit 74
 set -m # what runs in the background leads a process group

@@ -16,7 +16,7 @@ from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import retried
-from federator.wire.tunnel import Request
+from federator.wire.tunnel import Exec, Forward, Request
 from federator_agent import archives, images, job_folders, ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
@@ -25,15 +25,16 @@ from federator_agent.environment import Where, command_of, rank_environment, set
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.safe_open import opened
-from federator_agent.slurm import users
+from federator_agent.slurm import steps, users
 from federator_agent.slurm.allocation import Allocation
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import BACKOFF, Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, fate
 from federator_agent.slurm.folder import Folder
 from federator_agent.slurm.rank_watch import RankWatch
-from federator_agent.slurm.script import command_script, container_script
+from federator_agent.slurm.script import command_script, container_script, shards_per_node
 from federator_agent.slurm.settings import SlurmSettings
+from federator_agent.spool import write_durably
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
 
@@ -170,15 +171,10 @@ class SlurmRuntime:
         intent = folder.intent
         if intent is None:
             raise StagingError(Cause.STAGING, "the agent does not remember its job")
-        first = min(record.slots, key=lambda slot: slot.rank)
-        address = HERE if len(record.slots) == 1 else await self.cluster.address(first.host)
-        folders = self._folders(record)
-        resumes = self._around.carrier.resumes(load_of(record, spec), folders.checkpoints)
-        where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
-        command, hidden = command_of(spec), secrets.variables(self._around.secrets, spec)
-        commands = {}
+        resumes = self._around.carrier.resumes(load_of(record, spec), self.checkpoints(record))
+        address, command, commands = await self._address(record), command_of(spec), {}
         for slot in record.slots:
-            environment = rank_environment(record, spec, slot.rank, where) | hidden
+            environment = self._environment(record, spec, slot.rank, address, resumes=resumes)
             contained = self._contained(record, spec, slot.rank, folder)
             if contained is None or self._around.images is None:
                 commands[slot.rank] = command_script(command, environment)
@@ -194,6 +190,20 @@ class SlurmRuntime:
         await asyncio.to_thread(folder.write_commands, commands)
         await users.give(self._settings, record, folder.path)
         await asyncio.to_thread(folder.admit, intent.slurm_job)
+
+    def _environment(
+        self, record: Record, spec: JobSpec, rank: int, address: str, *, resumes: bool
+    ) -> dict[str, str]:
+        """What a rank sees beyond what Slurm gives it. Raises `StagingError` for a secret that cannot be had."""
+        folders = self._folders(record)
+        where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
+        hidden = secrets.variables(self._around.secrets, spec)
+        return rank_environment(record, spec, rank, where) | hidden
+
+    async def _address(self, record: Record) -> str:
+        """Of rank 0, for the others."""
+        first = min(record.slots, key=lambda slot: slot.rank)
+        return HERE if len(record.slots) == 1 else await self.cluster.address(first.host)
 
     def _contained(self, record: Record, spec: JobSpec, rank: int, folder: Folder) -> images.Contained | None:
         """A rank in the image that its job names; None: it names none."""
@@ -318,9 +328,34 @@ class SlurmRuntime:
     # Afterwards ----------------------------------------------------------------------------------------------------
 
     async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
-        """Not here."""
-        del record, spec, rank, request
-        raise NotSupported("jobs cannot be entered at sites of this runtime")
+        """By a step on its node, in the job that runs it."""
+        if spec.image is not msgspec.UNSET and isinstance(request, Exec):
+            raise NotSupported("a job in a container image cannot be entered at this site")
+        user = users.other_user(self._settings, record)
+        options = await self._step_options(record, spec, rank)
+        if isinstance(request, Forward):
+            words = steps.relay_words(options, request)
+        else:
+            path = self.folder(record.entry.placement).path / steps.name()
+            address = await self._address(record)
+            environment = self._environment(record, spec, rank, address, resumes=record.entry.resume)
+            await asyncio.to_thread(write_durably, path, steps.script(rank, request, environment).encode())
+            await users.give(self._settings, record, path)
+            words = steps.command_words(options, request, path)
+        step = steps.open_step([*users.become(user), *words], self.cluster.commands.environment, request)
+        return await steps.RelayChannel.made(step, request.port) if isinstance(request, Forward) else step
+
+    async def _step_options(self, record: Record, spec: JobSpec, rank: int) -> list[str]:
+        """Where the rank is, the job knows; which job that is, only the agent's own note may say."""
+        folder = self.folder(record.entry.placement)
+        there = {found: node for found, (_, node) in (await asyncio.to_thread(folder.marks)).nodes.items()}
+        target, intent = await self.cluster.target(record.entry.pool), folder.intent
+        if intent is None or rank not in there or target is None:
+            raise OSError("it is not known where it runs")
+        together = spec.placement.together or ""
+        shards = shards_per_node(len(record.slots), spec.resources, target, together)
+        ranks = list(there.values()).count(there[rank])
+        return steps.options(intent.slurm_job, there[rank], spec.resources, ranks, shards)
 
     async def finish_logs(self, record: Record) -> None:
         """The ranks have written them; to open one is what makes a networked file system show its true length."""

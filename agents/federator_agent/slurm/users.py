@@ -1,6 +1,7 @@
 """In whose name jobs run, by queue, team and owner, where that is another user than the agent's: what is theirs is given to them, and nothing of theirs runs as the agent."""
 
 import asyncio
+import pwd
 from pathlib import Path
 
 from federator.model.jobs import JobSpec
@@ -28,6 +29,17 @@ def refuse_setup(settings: SlurmSettings, record: Record, spec: JobSpec) -> None
     """A set-up runs beside the agent, as the agent's user, which is root where others are. Raises `StagingRefused`."""
     if spec.setup is not None and (user := other_user(settings, record)):
         raise StagingRefused(f"jobs of {record.entry.whose.shown} run as {user} here, without a set-up")
+
+
+def become(user: str) -> list[str]:
+    """What a command of the agent's begins with that is to be that user's. Raises `OSError` for one that this host does not know."""
+    if not user:
+        return []
+    try:
+        group = pwd.getpwnam(user).pw_gid
+    except KeyError:
+        raise OSError(f"this host knows no user {user}") from None
+    return ["setpriv", f"--reuid={user}", f"--regid={group}", "--init-groups", "--"]
 
 
 async def give(settings: SlurmSettings, record: Record, *paths: Path) -> None:

@@ -1,13 +1,26 @@
 """What a tunnel may rely on, whatever runs the work: a command beside the job's, as its user and in its surroundings, that ends with it at the latest."""
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
 
 from federator.kernel.errors import FederatorError
+from federator.model.jobs import ON_ONE_HOST, Accelerators, PlacementConstraints, Resources
 from federator.wire import tunnel
-from federator.wire.tunnel import CLOSE, END, STDERR, STDIN, STDIN_ENDS, STDOUT, Exec, Forward, Size
+from federator.wire.tunnel import (
+    CLOSE,
+    DATA_BYTES,
+    END,
+    STDERR,
+    STDIN,
+    STDIN_ENDS,
+    STDOUT,
+    Exec,
+    Forward,
+    Size,
+)
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.runtime import Channel
@@ -17,7 +30,7 @@ from tests.support.waiting import PATIENCE_S, until
 
 __all__ = ["world"]
 LOCAL = ["local", "local-users", "local-sandbox"]
-pytestmark = pytest.mark.parametrize("world", LOCAL, indirect=True)
+MANY_BYTES = 20 * 2**20
 HOLD = "echo it runs; touch here; until [ -e stop ]; do sleep 0.1; done"
 SERVE = """exec python3 -uc 'import socket as s
 l = s.create_server(("127.0.0.1", 0)); print("port", l.getsockname()[1], "is open", flush=True)
@@ -73,6 +86,34 @@ async def test_input_goes_in_and_output_errors_and_exit_code_come_out(world: Run
     record = await running(world)
     assert await done(world, record, "cat; echo wrong >&2; exit 7", b"in\n") == ("in\n", "wrong\n", 7)
     assert await done(world, record, "kill -9 $$") == ("", "", 137)
+    await stop(world, record)
+
+
+async def test_much_goes_through_as_it_is(world: RuntimeWorld) -> None:
+    record = await running(world)
+    channel = await entered(world, record, "cat")
+    given = os.urandom(MANY_BYTES)
+
+    async def feed() -> None:
+        for at in range(0, len(given), DATA_BYTES):
+            await channel.send(bytes((STDIN,)) + given[at : at + DATA_BYTES])
+        await channel.send(STDIN_ENDS)
+
+    feeding = asyncio.create_task(feed())
+    said, code = await heard(channel)
+    await feeding
+    channel.close()
+    assert (said[STDOUT] == given, code) == (True, 0)
+    await stop(world, record)
+
+
+async def test_what_has_no_end_of_line_comes_at_once(world: RuntimeWorld) -> None:
+    record = await running(world)
+    channel = await entered(world, record, "/bin/sh", "-c", "printf password:; read -r word; echo $word")
+    await heard(channel, b"password:")
+    await channel.send(bytes((STDIN,)) + b"secret\n")
+    assert await heard(channel) == ({STDOUT: b"secret\n", STDERR: b""}, 0)
+    channel.close()
     await stop(world, record)
 
 
@@ -140,9 +181,7 @@ async def test_who_hangs_up_ends_the_command(world: RuntimeWorld, *, tty: bool) 
 
 async def test_it_ends_with_the_job(world: RuntimeWorld) -> None:
     record = await running(world)
-    channel = await entered(
-        world, record, "/bin/sh", "-c", "trap '' HUP TERM; echo begun; sleep 600; sleep 600"
-    )
+    channel = await entered(world, record, "/bin/sh", "-c", "trap '' HUP TERM; echo begun; exec sleep 600")
     await heard(channel, b"begun")
     await stop(world, record)
     _, code = await heard(channel)
@@ -150,6 +189,7 @@ async def test_it_ends_with_the_job(world: RuntimeWorld) -> None:
     channel.close()
 
 
+@pytest.mark.parametrize("world", LOCAL, indirect=True)
 async def test_what_is_left_behind_does_not_hold_the_end_back(world: RuntimeWorld) -> None:
     record = await running(world)
     out, _, code = await done(world, record, "sleep 600 & echo ended")
@@ -157,7 +197,9 @@ async def test_what_is_left_behind_does_not_hold_the_end_back(world: RuntimeWorl
     await stop(world, record)
 
 
-async def test_a_port_of_the_job_is_reached_and_no_other(world: RuntimeWorld) -> None:
+async def test_a_port_of_the_job_is_reached_and_one_where_nobody_listens_is_refused(
+    world: RuntimeWorld,
+) -> None:
     record = await running(world, SERVE, "is open")
     port = int(world.log(record).split()[1])
     spec = world.spec(SERVE)
@@ -167,10 +209,41 @@ async def test_a_port_of_the_job_is_reached_and_no_other(world: RuntimeWorld) ->
     assert (said[STDOUT], code) == (b"SHOUT", None)
     await channel.send(bytes((CLOSE, STDIN)))
     channel.close()
-    others = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    async with others:
-        for each in (others.sockets[0].getsockname()[1], 1):
-            with pytest.raises(FederatorError, match=f"nothing of the job listens on port {each}"):
-                await world.runtime.enter(record, spec, 0, Forward(each))
+    with pytest.raises(FederatorError, match="nothing of the job listens on port 1"):
+        await world.runtime.enter(record, spec, 0, Forward(1))
     await stop(world, record)
     assert world.count(ev.RankEnded, record) == 1
+
+
+@pytest.mark.parametrize("world", ["slurm"], indirect=True)
+async def test_each_rank_of_a_node_is_entered_with_its_own_devices(world: RuntimeWorld) -> None:
+    gpus = Accelerators(count=2)
+    need = {
+        "nodes": 2,
+        "resources": Resources(cpus_milli=10, gpus=gpus),
+        "placement": PlacementConstraints(together=ON_ONE_HOST),
+    }
+    spec = world.spec("echo it has $CUDA_VISIBLE_DEVICES; sleep 600", **need)
+    record = await world.run(spec, ranks=(0, 1))
+    seen = []
+    for rank in (0, 1):
+        await world.has_written(record, "it has", rank)
+        command = ("/bin/sh", "-c", "echo it has $CUDA_VISIBLE_DEVICES; echo $FEDERATOR_NODE_RANK")
+        channel = await world.runtime.enter(record, spec, rank, Exec(command))
+        said, _ = await heard(channel)
+        channel.close()
+        assert said[STDOUT].decode() == f"{world.log(record, rank)}{rank}\n"
+        seen.append(world.log(record, rank))
+    assert len(set(seen)) == 2
+    await stop(world, record)
+
+
+@pytest.mark.parametrize("world", LOCAL, indirect=True)
+async def test_ports_of_others_on_the_host_are_not_reached(world: RuntimeWorld) -> None:
+    record = await running(world)
+    others = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    async with others:
+        port = others.sockets[0].getsockname()[1]
+        with pytest.raises(FederatorError, match=f"nothing of the job listens on port {port}"):
+            await world.runtime.enter(record, world.spec(HOLD), 0, Forward(port))
+    await stop(world, record)

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import aiohttp
 import pytest
@@ -14,7 +14,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from federator.wire import tunnel
-from federator.wire.tunnel import DATA_BYTES, STDIN, Size
+from federator.wire.link import Dial
+from federator.wire.tunnel import DATA_BYTES, STDIN, Forward, Size
+from federator_agent import tunnels
 from federator_agent.channels import PortChannel, open_process
 from federator_agent.tunnels import _couple
 from tests.support.waiting import PATIENCE_S
@@ -59,7 +61,7 @@ async def test_one_ends_when_its_other_side_is_gone_though_nobody_reads_from_it(
         aiohttp.ClientSession() as http,
         http.ws_connect(server.make_url("/")) as socket,
     ):
-        await asyncio.wait_for(_couple(socket, Stuck()), PATIENCE_S)
+        await asyncio.wait_for(_couple(socket, Stuck(), Stuck().send(b"")), PATIENCE_S)
 
 
 async def test_a_connection_is_hung_up_on_though_its_port_does_not_read() -> None:
@@ -127,3 +129,18 @@ def test_a_command_that_cannot_be_watched_is_ended(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
     assert descriptors() == before
+
+
+async def test_what_does_not_end_with_its_rank_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm ends a step only with the whole job, of which other ranks may still run."""
+    monkeypatch.setattr(tunnels, "LOOK_S", 0.01)
+    monkeypatch.setattr(tunnels, "LINGER_S", 0.01)
+    live = {0, 1}
+    nothing = cast("Any", None)
+    made = tunnels.Tunnels(nothing, nothing, lambda *_: None, lambda _, rank: rank not in live)
+    waiting = asyncio.create_task(made.until_over(Dial("t", "plc", 1, Forward(1))))
+    live.discard(0)
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    live.discard(1)
+    await asyncio.wait_for(waiting, PATIENCE_S)
