@@ -110,7 +110,7 @@ class Api:
     async def command(
         self, path: str, query: list[tuple[str, str]]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A WebSocket to a command in a container. Raises `Unavailable`, `NotFound`."""
+        """A WebSocket to a command in a container, or to a port of its pod. Raises `Unavailable`, `NotFound`, `Forbidden`."""
         connected = await self._connect()
         url = connected.configuration.host.rstrip("/") + path
         try:
@@ -122,6 +122,8 @@ class Api:
         except aiohttp.WSServerHandshakeError as error:
             if error.status == 404:
                 raise NotFound("there is no such pod") from None
+            if error.status == 403:
+                raise Forbidden("the agent may not do that in pods") from None
             raise Unavailable(f"the command was answered with {error.status}: {error.message}") from None
         except _UNREACHABLE as error:
             raise _away(error) from None

@@ -71,6 +71,8 @@ SIGNAL = (
     _CHECK
     + """pid=$(cat $job/pid) && { kill -s "$2" -- "-$pid" || kill -s "$2" "$pid" || ! kill -0 "$pid" 2>/dev/null; }"""
 )
+# Arguments 2 and 3: a signal, and the process group of a command that entered the job. It fails when nothing of that is left.
+HANG_UP = _CHECK + """kill -s "$2" -- "-$3" || kill -s "$2" "$3" """
 LIST = _CHECK + "cd work && find . -type f -print0"
 # Argument 2: bytes of the list of names that comes in, one a line. What comes out is one archive after another: not every tar reads names from a file.
 PACK = (
@@ -137,19 +139,9 @@ class Command:
             elif channel == 2:
                 self._complaints = (self._complaints + data)[-2000:]
             elif channel == 3:
-                self._judge(data)
+                judge(data, self._complaints.decode(errors="replace").strip())
                 return
         raise Unavailable("the connection to a command in the pod was cut")
-
-    def _judge(self, data: bytes) -> None:
-        status = decoded(data, _Status)
-        if status.status == "Success":
-            return
-        said = self._complaints.decode(errors="replace").strip()
-        for cause in status.details.causes:
-            if cause.reason == "ExitCode":
-                raise CommandFailed(int(cause.message), said)
-        raise Unavailable(f"a command in the pod could not be run: {status.message}")
 
     async def lines(self) -> AsyncIterator[str]:
         """What it writes, line by line. Raises `TooLarge` for a line of more than `LINE_BYTES`."""
@@ -160,6 +152,17 @@ class Command:
                 raise TooLarge(f"a command in the pod wrote a line of over {LINE_BYTES} bytes")
             for line in lines:
                 yield line.decode(errors="replace")
+
+
+def judge(data: bytes, said: str) -> None:
+    """What the API server says of a command that has ended. `said`: what that complained of. Raises `CommandFailed`, `Unavailable`."""
+    status = decoded(data, _Status)
+    if status.status == "Success":
+        return
+    for cause in status.details.causes:
+        if cause.reason == "ExitCode":
+            raise CommandFailed(int(cause.message), said)
+    raise Unavailable(f"a command in the pod could not be run: {status.message}")
 
 
 @asynccontextmanager

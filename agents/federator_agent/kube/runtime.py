@@ -3,22 +3,23 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from federator.kernel.errors import FederatorError, NotSupported
+from federator.kernel.errors import FederatorError, NotFound
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
-from federator.wire.tunnel import Request
+from federator.wire.tunnel import Forward, Request
 from federator_agent import ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Seen
 from federator_agent.core.state import Record
-from federator_agent.kube import commands, manifests, outputs
+from federator_agent.kube import commands, entrance, manifests, outputs
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
 from federator_agent.kube.checkpoint_push import pushed
 from federator_agent.kube.informer import Informer
-from federator_agent.kube.manifests import MAIN
+from federator_agent.kube.manifests import MAIN, pod_name
 from federator_agent.kube.objects import Pod
 from federator_agent.kube.pod_volumes import MEMORY
 from federator_agent.kube.pods import Pods
@@ -167,9 +168,16 @@ class KubeRuntime:
             self._around.tasks.spawn(self._ranks.signal(placement, rank, signal))
 
     async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
-        """Not here."""
-        del record, spec, rank, request
-        raise NotSupported("jobs cannot be entered at sites of this runtime")
+        """Its pod."""
+        del spec
+        pod = self.pods.mirror.items.get(pod_name(record.entry.placement, rank))
+        if pod is None:
+            raise NotFound("its pod is not there any more")
+        path = self.pods.path(pod.metadata.name)
+        if isinstance(request, Forward):
+            return await entrance.connect(self._api, path, request, self._around.tasks)
+        hang_up = partial(entrance.hang_up, self._api, path, pod.metadata.uid)
+        return await entrance.enter(self._api, path, request, hang_up, self._around.tasks)
 
     async def finish_logs(self, record: Record) -> None:
         """Get what is missing of each."""
