@@ -15,6 +15,7 @@ from rich.text import Text
 from federator.cli.arrays import show_array
 from federator.cli.columns import attempt_columns, event_columns
 from federator.cli.exits import EXITS, FAILED, USAGE
+from federator.cli.finish_by import Agree, By, with_terms
 from federator.cli.job_facts import job_facts
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.layout import table
@@ -86,6 +87,8 @@ def submit(
     *,
     job_file: JobFile = None,
     options: JobOptions = AS_WRITTEN,
+    by: By = None,
+    yes: Agree = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     to_yaml: Annotated[bool, Parameter(negative="")] = False,
     output: Output = "table",
@@ -119,6 +122,14 @@ def submit(
     if dry_run:
         show_previews(jobs, output, connection)
         return 0
+    if by is not None:
+        if len(jobs) > 1:
+            raise Invalid("is about one job", field="--by", remedy="submit the jobs one by one")
+        with jobs[0].told_in_lines():
+            agreed = with_terms(jobs[0].document, by, connection, yes=yes)
+        if agreed is None:
+            return FAILED
+        jobs = [jobs[0]._replace(document=agreed)]
     submit_these = _submit_many if len(jobs) > 1 else _submit_one
     results, _ = ask(connection, lambda client: submit_these(client, jobs))
     return _show_submitted(results, output, jobs)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from cyclopts import Parameter
 
 from federator.cli.attached import document_of, is_given, run_attached
-from federator.cli.exits import INTERRUPTED, TIMED_OUT, exit_of
+from federator.cli.exits import FAILED, INTERRUPTED, TIMED_OUT, exit_of
 from federator.cli.explain import show_previews
+from federator.cli.finish_by import Agree, By, with_terms
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.jobfiles import PLACEHOLDER, WrittenJob
 from federator.cli.phrases import plain
@@ -40,6 +41,8 @@ def run(
     workdir: Path | None = None,
     stdin: Annotated[bool, Parameter(name=("-i", "--stdin"), negative="")] = False,
     pty: Annotated[bool, Parameter(name=("-t", "--pty"), negative="")] = False,
+    by: By = None,
+    yes: Agree = False,
     detach: Annotated[bool, Parameter(negative="")] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     quiet: Annotated[bool, Parameter(name=("-q", "--quiet"), negative="")] = False,
@@ -82,6 +85,11 @@ def run(
     if dry_run:
         show_previews([WrittenJob(document, folder)], "table", connection)
         return 0
+    if by is not None:
+        agreed = with_terms(document, by, connection, yes=yes)
+        if agreed is None:
+            return FAILED
+        document = agreed
     if stdin or pty:
         if detach:
             raise Invalid(

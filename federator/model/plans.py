@@ -252,6 +252,8 @@ class PricePoint(msgspec.Struct, frozen=True, kw_only=True):
     finish_high_at: float
     cost_usd: float
     """Rent, moved data, and owned GPUs at their marginal price."""
+    at_most_usd: float = 0.0
+    """What of that `max_cost` limits, rent and moved data, in the worst case."""
     in_time: bool | None = None
     """Whether it meets the deadline; None: there is none."""
 

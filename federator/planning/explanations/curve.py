@@ -16,6 +16,7 @@ from federator.planning.explanations.reasons import DecidedWorld
 from federator.planning.kernels.start_cost import gpus_usd
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.places.host_sets import need_of
+from federator.planning.rules.permits import worst_usd
 from federator.planning.world.prices import cost
 
 MOST_POINTS = 6
@@ -90,5 +91,6 @@ def _point(
         finish_at=finish_at,
         finish_high_at=start_at + max(high_s, run_s),
         cost_usd=round(price.rent + price.egress + owned_usd, 4),
+        at_most_usd=round(worst_usd(job, at), 4) if at.rented else at.transfer(job).usd,
         in_time=None if job.deadline_at is None else finish_at <= job.deadline_at,
     )

@@ -1,0 +1,100 @@
+"""`submit --by`: the price of being done by then, before anything is submitted."""
+
+import json
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from federator.kernel.quantities import parse_instant
+from federator.model.capacity import Market
+from federator.model.plans import Explanation, PricePoint
+from federator.wire.http import Preview, Submitted
+from tests.support.fake_dispatcher import FakeDispatcher
+from tests.unit.cli.conftest import Command
+
+HOUR = 3600.0
+NOW = time.time()
+SOON = PricePoint(
+    site="cloud",
+    pool="p4",
+    market=Market.ON_DEMAND,
+    start_at=NOW,
+    finish_low_at=NOW + HOUR,
+    finish_at=NOW + HOUR,
+    finish_high_at=NOW + HOUR,
+    cost_usd=6.101,
+    at_most_usd=9.4,
+)
+LATER = PricePoint(
+    site="",
+    pool="",
+    market=Market.OWNED,
+    start_at=NOW + 2 * HOUR,
+    finish_low_at=NOW + 3 * HOUR,
+    finish_at=NOW + 3 * HOUR,
+    finish_high_at=NOW + 3 * HOUR,
+    cost_usd=0.0,
+)
+
+
+@pytest.fixture
+def job_yaml(tmp_path: Path) -> str:
+    (tmp_path / "job.yaml").write_text("name: train\nrun: x\n")
+    return str(tmp_path / "job.yaml")
+
+
+@pytest.fixture(autouse=True)
+def asked(fake: FakeDispatcher) -> FakeDispatcher:
+    """A dispatcher that plans to rent once that is worth something."""
+
+    async def preview(request: web.Request) -> web.StreamResponse:
+        given = await request.json()
+        late = parse_instant(given["deadline"]) < LATER.finish_at and "value" not in given
+        end_at = LATER.finish_at if late or "value" not in given else SOON.finish_at
+        told = Explanation(
+            job="", status="PENDING", because="as told", curve=(SOON, LATER), expected_finish_at=end_at
+        )
+        return web.Response(body=msgspec.json.encode(Preview("train", "default", told)))
+
+    fake.handle("POST /v1/preview", preview)
+    fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
+    return fake
+
+
+def test_the_price_is_told_and_submitted_once_agreed_to(
+    federator: Command, fake: FakeDispatcher, job_yaml: str
+) -> None:
+    refused = federator("submit", job_yaml, "--by", "2h")
+    assert refused.code == 6
+    assert "6.10 USD (at most 9.40 USD); by " in refused.err
+    assert " free" in refused.err
+    assert "write --yes to agree to it" in refused.err
+    assert not fake.of("POST /v1/jobs")
+    assert federator("submit", job_yaml, "--by", "2h", "--yes").code == 0
+    sent = json.loads(fake.of("POST /v1/jobs")[0].body)
+    assert parse_instant(sent["deadline"]) == pytest.approx(NOW + 2 * HOUR, abs=60)
+    assert (sent["max_cost"], sent["value"]) == ("9.40 USD", "9.40 USD")
+
+
+def test_what_is_free_by_then_is_submitted_without_a_question(
+    federator: Command, fake: FakeDispatcher, job_yaml: str
+) -> None:
+    ran = federator("submit", job_yaml, "--by", "4h")
+    assert (ran.code, "free" in ran.err) == (0, True), ran.err
+    sent = json.loads(fake.of("POST /v1/jobs")[0].body)
+    assert sent["max_cost"] == "0.00 USD"
+    assert "value" not in sent
+
+
+def test_what_cannot_be_done_by_then_is_refused_with_when_it_can(
+    federator: Command, fake: FakeDispatcher, job_yaml: str
+) -> None:
+    ran = federator("submit", job_yaml, "--by", "10m", "--yes")
+    assert ran.code == 6
+    assert "at any price" in ran.err
+    assert "6.10 USD" in ran.err
+    assert not fake.of("POST /v1/jobs")
+    assert federator("submit", job_yaml, "--array", "0-3", "--by", "4h").code == 2
