@@ -7,6 +7,7 @@
 - `store.js`: values with subscribers. `format.js`: times, money, GPUs, durations. `states.js`: each state as a colour, a shape and a word.
 - `table.js`, `form.js`, `dialog.js`: what pages are made of.
 - `gantt.js`: bars on lanes, of which only what is in sight is drawn; `packing.js`: in which rows they lie. `charts.css`: looks of drawings.
+- `deadline.js`, `timeline.js`: parts of the page of a job: the price of each finish with a handle that sets the deadline, and its attempts in time.
 - `chart.js`: lines and stacked bars, each with a table of the same.
 - `pages/`: one module each, which exports `title` and `open(view, context)`; that answers a function that closes the page.
 

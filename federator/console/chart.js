@@ -1,6 +1,7 @@
 // Charts of numbers: lines over time or another number, and stacked bars. Series differ in dashes or order as well as in colour, and a table says the same.
 import { absolute, number } from "./format.js";
 import { h, show, svg } from "./dom.js";
+import { ticksOf } from "./gantt.js";
 
 /** @typedef {{name: string, points: readonly (readonly [number, number])[], stepped?: boolean, faint?: boolean}} Line `stepped`: it keeps its value until the next point. */
 /** @typedef {{at: number, name: string}} Mark A vertical line with a word. */
@@ -20,9 +21,6 @@ const RIGHT = 10;
 const TOP = 10;
 const BELOW = 24;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2"];
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const DATE = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-const TIMES = [60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
 
 /** What charts have in common: a drawing as wide as its place, drawn anew when that changes, and a table of the same. */
 class Drawing {
@@ -137,15 +135,7 @@ export class LineChart extends Drawing {
     const [low, high] = [this.low ?? 0, this.high ?? 1];
     const most = Math.max(2, (this.width - LEFT) / 90);
     if (!this.options.times) return nice(low, high, most).filter((each) => each >= low && each <= high).map((each) => svg("text", { class: "chart-x", x: round(this.x(each)), y: this.height - 6 }, this.options.formatX?.(each) ?? number(each, 2)));
-    const step = TIMES.find((each) => (high - low) / each <= most) ?? 2592000;
-    const shift = new Date(low * 1000).getTimezoneOffset() * 60;
-    const made = [];
-    for (let at = Math.ceil((low - shift) / step) * step + shift; at <= high; at += step) {
-      const date = new Date(at * 1000);
-      const whole = step >= 86400 || (date.getHours() === 0 && date.getMinutes() === 0);
-      made.push(svg("text", { class: "chart-x", x: round(this.x(at)), y: this.height - 6 }, whole ? DATE.format(date) : CLOCK.format(date)));
-    }
-    return made;
+    return ticksOf(low, high, most).map(([at, word]) => svg("text", { class: "chart-x", x: round(this.x(at)), y: this.height - 6 }, word));
   }
 
   /** @param {number} left */

@@ -30,7 +30,7 @@ export const STATES = [
   ["starting", "starting"],
   ["running", "running"],
 ];
-const STEPS = [60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+const STEPS = [10, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 const SHORTEST_S = 60;
 const LONGEST_S = 31 * 86400;
 const AXIS = 26;
@@ -182,13 +182,13 @@ export class Gantt {
     const width = this.scroll.clientWidth;
     if (!width) return;
     const [top, bottom] = [this.scroll.scrollTop, this.scroll.scrollTop + this.scroll.clientHeight];
-    const ticks = this.#ticks();
+    const ticks = ticksOf(this.since, this.until, Math.max(2, this.#width / 84));
     const now = this.options.now();
     /** @type {SVGElement[]} */
     const made = [];
     const seen = this.lanes.filter((each) => each.top - STRIP <= bottom && each.top + Math.max(30, each.rows * each.row) >= top);
     for (const lane of seen) made.push(...this.#lane(lane, width));
-    made.push(svg("path", { class: "gantt-grid", d: ticks.map((at) => `M${round(this.#x(at))} ${top}V${bottom}`).join("") }));
+    made.push(svg("path", { class: "gantt-grid", d: ticks.map(([at]) => `M${round(this.#x(at))} ${top}V${bottom}`).join("") }));
     made.push(...this.#bars(seen, top, bottom));
     if (now >= this.since && now <= this.until) made.push(svg("path", { class: "gantt-now", d: `M${round(this.#x(now))} 0V${this.height}` }));
     made.push(...this.#outline());
@@ -199,25 +199,11 @@ export class Gantt {
     this.#drawAxis(ticks, now);
   }
 
-  /** @param {readonly number[]} ticks @param {number} now */
+  /** @param {readonly Tick[]} ticks @param {number} now */
   #drawAxis(ticks, now) {
-    const step = (ticks[1] ?? 0) - (ticks[0] ?? 0);
-    const words = ticks.map((at) => {
-      const date = new Date(at * 1000);
-      const day = step >= 86400 || (date.getHours() === 0 && date.getMinutes() === 0);
-      return svg("text", { x: round(this.#x(at)), y: 17, class: day ? "day" : "" }, day ? DATE.format(date) : CLOCK.format(date));
-    });
+    const words = ticks.map(([at, word, day]) => svg("text", { x: round(this.#x(at)), y: 17, class: day ? "day" : "" }, word));
     const marker = now >= this.since && now <= this.until ? svg("path", { class: "gantt-now-mark", d: `M${round(this.#x(now)) - 5} ${AXIS - 7}h10l-5 7z` }) : null;
     show(this.axis, words, marker);
-  }
-
-  #ticks() {
-    const most = Math.max(2, this.#width / 84);
-    const step = STEPS.find((each) => (this.until - this.since) / each <= most) ?? 604800;
-    const shift = new Date(this.since * 1000).getTimezoneOffset() * 60;
-    const found = [];
-    for (let at = Math.ceil((this.since - shift) / step) * step + shift; at <= this.until; at += step) found.push(at);
-    return found;
   }
 
   /** What is behind the bars of a lane, and its name. @param {Placed} lane @param {number} width */
@@ -423,13 +409,29 @@ export class Gantt {
   }
 }
 
+/** @typedef {[at: number, word: string, day: boolean]} Tick A moment on an axis; `day`: where one begins. */
+
+/** Round moments of the reader's clock in a time, at most so many. @param {number} since @param {number} until @param {number} most @returns {Tick[]} */
+export function ticksOf(since, until, most) {
+  const step = STEPS.find((each) => (until - since) / each <= most) ?? 2592000;
+  const shift = new Date(since * 1000).getTimezoneOffset() * 60;
+  /** @type {Tick[]} */
+  const found = [];
+  for (let at = Math.ceil((since - shift) / step) * step + shift; at <= until; at += step) {
+    const date = new Date(at * 1000);
+    const day = step >= 86400 || (date.getHours() === 0 && date.getMinutes() === 0);
+    found.push([at, day ? DATE.format(date) : CLOCK.format(date), day]);
+  }
+  return found;
+}
+
 /** What a state looks like, small: for the legend. @param {string} state */
 export function swatch(state) {
   return svg("svg", { class: "gantt-swatch", width: 26, height: 14, "aria-hidden": "true" }, svg("path", { class: `gantt-bar bar-${state}`, d: outline(state, 1, 1, 24, 12) }));
 }
 
-/** The patterns that bars are filled with. They are in the drawing itself, so that a legend can use them, too. */
-function patterns() {
+/** The patterns that bars are filled with. A style sheet finds them by their names, so that a page has them once. */
+export function patterns() {
   /** @param {string} name @param {number} size @param {string} d */
   const pattern = (name, size, d) => svg("pattern", { id: `gantt-${name}`, width: size, height: size, patternUnits: "userSpaceOnUse" }, svg("rect", { class: "under", width: size, height: size }), svg("path", { class: "over", d }));
   return svg("defs", null, pattern("planned", 8, "M-2 2 2-2M0 8 8 0M6 10 10 6"), pattern("reserved", 6, "M0 0 6 6M6 0 0 6"), pattern("starting", 5, "M1 0V5M3.5 0V5"), pattern("booting", 6, "M1 1h2v2h-2zM4 4h2v2h-2z"), pattern("local", 4, "M0 2H4"));
@@ -439,7 +441,7 @@ function patterns() {
 const stateOf = (bar) => (bar.state === "ended" && bar.status && bar.status !== "SUCCEEDED" && bar.status !== "STOPPED" ? "failed" : bar.state);
 
 /** Each state has a shape of its own: what is over is low, what boots ends in a point, what is planned has a notch where it begins. @param {string} state @param {number} x @param {number} y @param {number} wide @param {number} high */
-function outline(state, x, y, wide, high) {
+export function outline(state, x, y, wide, high) {
   const [left, top, w, t] = [round(x), round(y), round(wide), round(high)];
   if (state === "ended" && high > 6) return `M${left} ${round(y + high * 0.3)}h${w}v${round(high * 0.4)}h${-w}z`;
   if (high < 5 || wide < 10) return `M${left} ${top}h${w}v${t}h${-w}z`;
