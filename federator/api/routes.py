@@ -145,6 +145,7 @@ ROUTES = (
     Route("GET", "/healthz", service.alive, OPEN, "Whether the process answers", answer=dict[str, str]),
     Route("GET", "/readyz", service.ready, OPEN, "Whether it can serve", answer=dict[str, str]),
     Route("GET", "/metrics", service.metrics, OPEN, "Metrics for Prometheus", content=TEXT),
+    Route("GET", "/v1/schemas/job", service.job_schema, PERSON, "The JSON Schema of job files", answer=dict[str, Any]),
     Route("GET", "/v1/openapi.json", _describe, OPEN, "This description", answer=dict[str, Any]),
     # Agents
     Route("POST", "/agent/v1/join", agents.join, AGENT, "Join an agent by a one-time token", body=link.JoinRequest, answer=link.JoinAnswer),

@@ -1,12 +1,16 @@
 """Health, metrics, and the API's own description: open to everyone who reaches the port."""
 
 from collections import Counter
+from functools import cache
+from typing import Any
 
 from aiohttp import web
 
 from federator.api.exchange import Call, json_response
 from federator.assembly import Core
 from federator.telemetry import CONTENT_TYPE, METRICS, Metrics
+from federator.wire.jobfile import JobFile
+from federator.wire.schema import file_schema
 
 
 async def alive(_call: Call) -> dict[str, str]:
@@ -47,3 +51,13 @@ def measure(core: Core, into: Metrics) -> None:
     for site in sites:
         into.set("federator_site_gpus", site.gpus, site=site.name)
         into.set("federator_site_busy_gpus", site.busy, site=site.name)
+
+
+async def job_schema(_call: Call) -> dict[str, Any]:
+    """The JSON Schema of job files, for editors that are not on a machine with the command."""
+    return _job_schema()
+
+
+@cache
+def _job_schema() -> dict[str, Any]:
+    return file_schema(JobFile, "A job of Federator")

@@ -14,7 +14,7 @@ export function field(label, input, help) {
   count += 1;
   input.id ||= `field-${count}`;
   const told = h("p", { class: "help", id: `${input.id}-help` }, help ?? "");
-  const wrong = h("p", { class: "wrong", id: `${input.id}-wrong`, role: "alert", hidden: true });
+  const wrong = h("p", { class: "wrong", id: `${input.id}-wrong`, hidden: true });
   told.hidden = !help;
   input.setAttribute("aria-describedby", `${told.id} ${wrong.id}`);
   return {

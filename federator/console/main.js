@@ -20,10 +20,13 @@ import { duration, tick } from "./format.js";
 const PAGES = [
   { path: "/", title: "Now", load: () => import("./pages/now.js") },
   { path: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
+  { path: "/jobs", title: "Jobs", load: () => import("./pages/jobs.js") },
+  { path: "/submit", title: "Submit", load: () => import("./pages/submit.js") },
 ];
-/** Pages without a place in the navigation, by the first part of their path and more. */
-/** @type {{path: string, load: () => Promise<Page>}[]} */
-const BELOW = [];
+/** Pages without a place in the navigation, by the first part of their path and more. @type {{path: string, load: () => Promise<Page>}[]} */
+const BELOW = [
+  { path: "/jobs", load: () => import("./pages/job.js") },
+];
 
 const frame = h("div", { class: "frame" });
 let view = h("main", { id: "view", tabindex: -1 });

@@ -1,0 +1,113 @@
+// The log of a rank, live: follows it, searches in it, and shows it as text.
+import { at, fetchAnswer } from "./api.js";
+import { problemBox } from "./dialog.js";
+import { h, show } from "./dom.js";
+import { number, plural } from "./format.js";
+import { Lines } from "./log_text.js";
+
+const KEPT = 5000;
+const DRAW_MS = 100;
+const AGAIN_MS = 2000;
+
+/**
+ * A panel with the log of one rank of a job.
+ * @param {string} job Its id.
+ */
+export function logPanel(job) {
+  let lines = new Lines(KEPT);
+  let stop = new AbortController();
+  let drawn = 0;
+  let ended = false;
+  /** @type {{rank: number, attempt: number | null}} */
+  let which = { rank: 0, attempt: null };
+  const search = h("input", { type: "search", placeholder: "Search the log", "aria-label": "Search the log", on: { input: draw } });
+  const pinned = h("input", { type: "checkbox", checked: true, id: "log-pinned" });
+  const text = h("pre", { class: "log", tabindex: 0, role: "log", "aria-label": "Log", "aria-live": "off" });
+  const said = h("span", { class: "faint", role: "status" });
+  const whole = h("a", { class: "button", download: "" }, "Download");
+  const element = h("div", { class: "stack" }, h("div", { class: "row" }, search, h("label", { class: "row tight" }, pinned, "follow the end"), whole, said), text);
+  text.addEventListener("scroll", () => {
+    const atEnd = text.scrollTop + text.clientHeight >= text.scrollHeight - 24;
+    if (!atEnd && pinned.checked && !drawing) pinned.checked = false;
+    else if (atEnd) pinned.checked = true;
+  });
+  let drawing = false;
+
+  function draw() {
+    window.clearTimeout(drawn);
+    drawn = 0;
+    const wanted = search.value.toLowerCase();
+    const all = lines.all();
+    const found = wanted ? all.filter((each) => each.toLowerCase().includes(wanted)) : all;
+    drawing = true;
+    if (wanted) show(text, found.slice(-2000).flatMap((line) => [...marked(line, wanted), "\n"]));
+    else text.textContent = found.length ? `${found.join("\n")}\n` : "";
+    if (pinned.checked) text.scrollTop = text.scrollHeight;
+    requestAnimationFrame(() => (drawing = false));
+    const earlier = lines.dropped ? `, the newest of ${number(lines.dropped + all.length)}` : "";
+    said.textContent = wanted ? `${plural(found.length, "line")} of ${number(all.length)}` : all.length ? `${plural(all.length, "line")}${earlier}${ended ? ", complete" : ""}` : ended ? "The log is empty." : "Nothing is written yet.";
+  }
+
+  async function read() {
+    const mine = stop.signal;
+    for (;;) {
+      lines = new Lines(KEPT);
+      ended = false;
+      try {
+        const answer = await fetchAnswer("GET", at`/v1/jobs/${job}/logs`, { query: { node: which.rank, attempt: which.attempt, follow: true, tail: KEPT }, signal: mine });
+        const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+        for (;;) {
+          const part = await reader?.read();
+          if (!part || part.done) break;
+          lines.add(part.value);
+          drawn ||= window.setTimeout(draw, DRAW_MS);
+        }
+        ended = true;
+        draw();
+        return;
+      } catch (error) {
+        if (mine.aborted) return;
+        const { status, code } = /** @type {any} */ (error);
+        if (status && code !== "unavailable" && status < 500) {
+          show(text, problemBox(error));
+          return;
+        }
+        await new Promise((resolve) => window.setTimeout(resolve, AGAIN_MS));
+        if (mine.aborted) return;
+      }
+    }
+  }
+
+  return {
+    element,
+    /** Show the log of that rank; of an attempt, or of the newest. @param {number} rank @param {number | null} [attempt] */
+    open(rank, attempt = null) {
+      stop.abort();
+      stop = new AbortController();
+      which = { rank, attempt };
+      whole.setAttribute("href", `${at`/v1/jobs/${job}/logs`}?node=${rank}${attempt ? `&attempt=${attempt}` : ""}`);
+      whole.setAttribute("download", `${job}-${rank}.log`);
+      text.textContent = "";
+      void read();
+      draw();
+    },
+    close() {
+      stop.abort();
+      window.clearTimeout(drawn);
+    },
+  };
+}
+
+/** @param {string} line @param {string} wanted In small letters. @returns {import("./dom.js").Child[]} */
+function marked(line, wanted) {
+  const low = line.toLowerCase();
+  if (low.length !== line.length) return [line];
+  const parts = [];
+  let from = 0;
+  for (let found = low.indexOf(wanted); found >= 0; found = low.indexOf(wanted, from)) {
+    parts.push(line.slice(from, found), h("mark", null, line.slice(found, found + wanted.length)));
+    from = found + wanted.length;
+  }
+  parts.push(line.slice(from));
+  return parts;
+}

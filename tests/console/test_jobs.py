@@ -1,0 +1,121 @@
+"""The pages Jobs, Job and Submit in real Chromium: as a person submits, watches, follows a log and acts."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.console.stage import Person, Stage
+
+SCRIPT = r"""
+printf '\033[31mred\033[0m <b>bold</b> <script>alert(1)</script>\n'
+for i in 1 2 3; do echo "step $i"; done
+while true; do sleep 0.2; done
+"""
+
+
+def test_submit_watch_follow_the_log_and_cancel(person: Callable[[str], Person]) -> None:
+    ada = person("ada")
+    page = ada.sign_in()
+    page.get_by_role("link", name="Submit", exact=True).click()
+    page.get_by_label("Command").fill(SCRIPT)
+    page.get_by_label("Name", exact=True).fill("watched")
+    page.get_by_label("GPUs per node").fill("A100:99")
+    expect(page.get_by_role("region", name="What would become of it")).to_contain_text("nowhere now")
+    page.get_by_label("GPUs per node").fill("A100:2")
+    expect(page.get_by_role("region", name="What would become of it")).to_contain_text("north/main")
+    editor = page.get_by_label("Job file, as YAML")
+    assert "gpus: A100:2" in editor.input_value()
+    editor.press("Control+End")
+    editor.press_sequentially("queue: nowhere at all")
+    expect(page.get_by_role("alert").filter(has_text="queue")).to_be_visible()
+    expect(page.get_by_role("button", name="Submit")).to_be_disabled()
+    for _ in "queue: nowhere at all":
+        editor.press("Backspace")
+    expect(page.locator(".figures")).to_contain_text("at once")
+    ada.audit()
+    ada.picture("submit")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("h1")).to_have_text("watched")
+    # The gang starts, and the log is followed, without loading anew.
+    expect(page.locator("h1 + .state")).to_have_text("running")
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("^[[31mred^[[0m <b>bold</b> <script>alert(1)</script>")
+    expect(log).to_contain_text("step 3")
+    page.get_by_label("Search the log").fill("STEP 2")
+    expect(log).to_have_text("step 2\n")
+    expect(log.locator("mark")).to_have_text("step 2")
+    expect(page.get_by_role("table", name="Every place")).to_contain_text("north/main")
+    ada.audit()
+    ada.picture("job")
+    page.get_by_role("button", name="Cancel").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("has run for")
+    ada.audit()
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(page.locator("h1 + .state")).to_have_text("running")
+    page.get_by_label("Priority").fill("70")
+    page.get_by_role("button", name="Change", exact=True).click()
+    dialog.get_by_role("button", name="Change it").click()
+    expect(page.locator(".notices")).to_contain_text("priority 70")
+    page.get_by_role("button", name="Cancel").click()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(page.locator("h1 + .state")).to_have_text("cancelled")
+
+
+def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    stage.person("ada")
+    with stage.client("ada") as client:
+        client.submit({"name": "sweep", "run": "sleep 600", "array": "0-19", "resources": {"gpus": 8}})
+        for number in range(3):
+            client.submit({"name": f"held-{number}", "run": "true", "resources": {"gpus": 1}})
+            client.hold(f"held-{number}")
+    ada = person("ada")
+    page = ada.sign_in()
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    table = page.get_by_role("table", name="Jobs")
+    expect(table.get_by_role("link", name="sweep[0-19]")).to_be_visible()
+    ada.audit()
+    ada.picture("jobs")
+    page.keyboard.press("/")
+    page.keyboard.type("held")
+    expect(table.get_by_role("row")).to_have_count(4)
+    page.get_by_role("button", name="Name").click()
+    expect(table.get_by_role("row").nth(1)).to_contain_text("held-0")
+    assert "text=held" in page.url
+    assert "sort=name" in page.url
+    page.reload()
+    expect(table.get_by_role("row").nth(1)).to_contain_text("held-0")
+    page.get_by_label("Choose held-0").check()
+    page.get_by_label("Choose held-1").check()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(page.locator(".notices")).to_contain_text("2 jobs")
+    page.get_by_label("Status").select_option("held")
+    expect(table.get_by_role("row")).to_have_count(2)
+    page.goto(f"{stage.url}/jobs")
+    page.get_by_role("link", name="sweep[0-19]").click()
+    expect(table.get_by_role("row")).to_have_count(21)
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_two_people_see_and_may_do_different_things(person: Callable[[str], Person], stage: Stage) -> None:
+    stage.person("ada")
+    with stage.client("ada") as client:
+        made = client.submit({"name": "secret", "run": "echo of ada; sleep 600", "env": {"PLACE": "quiet"}})
+    ada, bob = person("ada"), person("bob")
+    for each in (ada, bob):
+        each.sign_in()
+        each.open(f"/jobs/{made.jobs[0]}")
+    expect(ada.page.get_by_role("log")).to_contain_text("of ada")
+    expect(bob.page.get_by_role("log")).to_contain_text("belongs to ada")
+    ada.page.get_by_text("What it runs").click()
+    bob.page.get_by_text("What it runs").click()
+    expect(ada.page.locator("details")).to_contain_text("quiet")
+    expect(bob.page.locator("details")).not_to_contain_text("quiet")
+    bob.page.get_by_role("button", name="Cancel").click()
+    bob.page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(bob.page.locator(".notices")).to_contain_text("belongs to ada")
+    expect(ada.page.locator("h1 + .state")).to_have_text("running")
