@@ -24,6 +24,7 @@ from federator.control.maintenance.retention import Retention
 from federator.control.maintenance.sweeper import Sweeper
 from federator.control.messages.alerts import Alerts
 from federator.control.messages.notifications import Notifications, Reach
+from federator.control.messages.platform_alerts import PlatformAlerts
 from federator.control.queries.expectations import Expectations
 from federator.control.queries.explanations import Explainer
 from federator.control.queries.policy_replays import PolicyReplays
@@ -277,7 +278,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, writer, inventory, providers, retention),
-        alerts=_alerts(settings, records, writer, turn, chain, exports, courier, inventory.measurements),
+        alerts=_alerts(settings, records, writer, turn, chain, exports, courier, inventory, observer),
         notifications=notifications,
         solver=solver,
         lookouts=Lookouts(observer, lookout),
@@ -321,7 +322,8 @@ def _alerts(  # noqa: PLR0913, PLR0917 - what it joins
     chain: Chain,
     exports: tuple[LedgerExport, ...],
     courier: Courier | None,
-    measurements: Measurements,
+    inventory: Inventory,
+    observer: Observer,
 ) -> Alerts:
     return Alerts(
         records=records,
@@ -331,7 +333,8 @@ def _alerts(  # noqa: PLR0913, PLR0917 - what it joins
         chain=chain,
         exports=exports,
         courier=courier,
-        measurements=measurements,
+        measurements=inventory.measurements,
+        platform=PlatformAlerts(records, inventory, settings.alerts, observer.jobs.eligible),
     )
 
 

@@ -197,7 +197,7 @@ MessageFormat = Literal["json", "slack", "teams"]
 
 
 class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is told of budgets that fill, deadlines at risk, machines that never joined, and rentals that wait for approval."""
+    """Who is told of budgets that fill, deadlines at risk, sites that are lost, machines that never joined, and rentals that wait for approval."""
 
     webhook: str = ""
     """URL that each alert is posted to; empty: none. It may hold a secret: logs name its host only."""
@@ -209,6 +209,12 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often an alert is posted before it is given up, twice as long after each failure."""
     idle_gpus_s: float = 1800.0
     """A job whose GPUs do nothing for so long (clock seconds) is told of, on its timeline and as an alert; 0: none is."""
+    lost_site_s: float = 600.0
+    """A site with a host that is not heard for so long (clock seconds) is told of, once a day; 0: none is."""
+    sick_gpu_s: float = 600.0
+    """A GPU that takes no new work for so long is told of, once a day; 0: none is."""
+    stuck_queue_s: float = 4 * 3600.0
+    """A queue of which nothing has run for so long, though jobs of it could start, is told of, once a day; 0: none is."""
     look_s: float = 30.0
     """How often it is looked for alerts (clock seconds); 0: never."""
 

@@ -54,6 +54,12 @@ class AlertKind(StrEnum):
     """The ledger was rolled back or lost its end, or a place that it is exported to does not take it."""
     IDLE = "idle-gpus"
     """A job runs, and its GPUs do nothing."""
+    SITE = "lost-site"
+    """A site, or a host of it, is not heard."""
+    GPU = "sick-gpu"
+    """A GPU takes no new work until it is well."""
+    QUEUE = "stuck-queue"
+    """Nothing of a queue runs, though jobs of it wait."""
     JOB = "job"
     """To a job's owner, who asked for it with `notify`: jobs have started, ended or failed, or may miss their deadline."""
 

@@ -18,6 +18,7 @@ from federator.control.administration.visibility import Sight
 from federator.control.leases.executor import NEVER_JOINED
 from federator.control.leases.proposals import proposed
 from federator.control.maintenance.ledger_export import LedgerExport
+from federator.control.messages.platform_alerts import PlatformAlerts
 from federator.control.record.chain import Chain
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Flag, Records, row_key
@@ -65,6 +66,7 @@ class Alerts:
         exports: Sequence[LedgerExport] = (),
         courier: Courier | None = None,
         measurements: Measurements,
+        platform: PlatformAlerts,
     ) -> None:
         self._records = records
         self._event_writer = event_writer
@@ -72,6 +74,7 @@ class Alerts:
         self._settings = settings
         self._courier = courier
         self._measurements = measurements
+        self._platform = platform
         self._listeners: list[Callable[[Alert], None]] = []
         self._chain, self._exports = chain, exports
 
@@ -211,6 +214,7 @@ class Alerts:
         yield from self._set_aside(now)
         yield from self._failing(now)
         yield from self._ledger(now)
+        yield from self._platform.raised(now)
 
     def _budgets(self, now: float) -> Iterator[tuple[str, Alert]]:
         rows = spend_rows(self._records)

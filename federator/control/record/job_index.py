@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice, takewhile
 
-from federator.control.record.array_limits import ArrayLimits
+from federator.control.record.array_limits import AT_REST, ArrayLimits
 from federator.model.jobs import TERMINAL, Follows, Job, JobStatus
 
 CellKey = tuple[str, str, JobStatus, str]
@@ -100,6 +100,10 @@ class JobIndex:
     def cells(self, status: JobStatus) -> list[tuple[CellKey, list[str]]]:
         """The cells of that status with their ids, in order; not to be changed."""
         return [(cell, ids) for cell, ids in self._cells.items() if cell[2] is status and ids]
+
+    def running_queues(self) -> set[str]:
+        """Queues with jobs that have been placed."""
+        return {queue for _, queue, status, _ in self._cells if status not in AT_REST}
 
     def open_queues(self) -> set[str]:
         """Queues with jobs that are not terminal."""

@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from federator.control.messages.alerts import Alerts
+from federator.control.messages.platform_alerts import PlatformAlerts
 from federator.control.reports.measurements import Measurements
 from federator.kernel.errors import Unavailable
 from federator.model.capacity import LeaseStatus
 from federator.model.events import Alert, AlertKind, LedgerKind
+from federator.model.jobs import JobStatus
+from federator.model.sites import AilingGpu
 from federator.settings import AlertSettings
 from federator.telemetry import METRICS
 from tests.support.dispatch import ADMIN, OFFER, World, make_world
@@ -55,16 +58,17 @@ async def a_world(more: str = "") -> tuple[World, Alerts, Box]:
 
 
 def alerts_of(world: World, box: Box) -> Alerts:
-    core = world.core
+    core, settings = world.core, AlertSettings()
     return Alerts(
         records=core.records,
         event_writer=core.turn.event_writer,
         turn=core.turn,
-        settings=AlertSettings(),
+        settings=settings,
         chain=core.chain,
         measurements=Measurements(core.records),
         exports=core.exports,
         courier=box,
+        platform=PlatformAlerts(core.records, core.inventory, settings, core.turn.observer.jobs.eligible),
     )
 
 
@@ -176,3 +180,58 @@ def test_an_alert_is_a_small_object_for_programs() -> None:
     assert msgspec.json.decode(msgspec.json.encode(alert)) == {
         "kind": "lease", "text": "it never joined", "at": 1.0, "lease": "lease-1",
     }  # fmt: skip
+
+
+async def test_a_site_that_stays_away_and_a_gpu_that_stays_sick_are_told_once_a_day() -> None:
+    world, box = await make_world(), Box()
+    site = await world.add_site("lab", nodes=1, gpus=4)
+    await world.add_site("north", nodes=1, gpus=4)
+    alerts = alerts_of(world, box)
+    inventory = world.core.inventory
+    inventory.closed("north", inventory.members["north"].session)
+
+    async def look(later_s: float) -> None:
+        world.clock.advance(later_s)
+        site.report(ailing=(AilingGpu(site.pool.name, "host-3", 2, "it is lost from the bus"),))
+        await alerts.look()
+
+    await look(0.0)
+    await look(590.0)
+    assert not box.taken, "agents restart, and GPUs are busy for a moment"
+    await look(20.0)
+    await look(20.0)
+    kinds = {alert.kind: alert for alert in box.taken}
+    assert sorted(kinds) == [AlertKind.SITE, AlertKind.GPU]
+    assert len(box.taken) == 2
+    assert kinds[AlertKind.SITE].text == "site north: north: not heard for 10m10s"
+    assert kinds[AlertKind.GPU].text.startswith("GPU 2 of host-3 at lab")
+    assert kinds[AlertKind.GPU].text.endswith("takes no new work: it is lost from the bus")
+    await look(86_400.0)
+    assert len(box.taken) == 4
+
+
+async def test_a_queue_in_which_nothing_moves_is_told_and_one_that_only_follows_is_not() -> None:
+    world, box = await make_world(), Box()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(
+        "".join(
+            f"---\napiVersion: federator/v1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {{}}\n"
+            for name in ("a", "b", "c")
+        )
+    )
+    runs = await world.submit(queue="a", name="runs", resources={"gpus": 4})
+    await world.submit(queue="a", name="next", resources={"gpus": 4})
+    first = await world.submit(queue="b", name="big", resources={"gpus": 8})
+    await world.submit(queue="c", name="after", after=["runs"])
+    alerts = alerts_of(world, box)
+    await world.turn()
+    assert world.job(runs).status is JobStatus.RUNNING
+    await alerts.look()
+    world.clock.advance(4 * 3600.0 + 1)
+    await world.core.turn.once()
+    await alerts.look()
+    (alert,) = (each for each in box.taken if each.kind is AlertKind.QUEUE)
+    assert (alert.queue, alert.job) == ("b", "")
+    assert alert.text == (
+        f"queue b: nothing of it runs, and 1 job waits, for up to 4h1s; federator explain {first}"
+    )

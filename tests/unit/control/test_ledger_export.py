@@ -9,6 +9,7 @@ import pytest
 
 from federator.control.maintenance.ledger_export import PATIENCE_S, LedgerExport
 from federator.control.messages.alerts import Alerts
+from federator.control.messages.platform_alerts import PlatformAlerts
 from federator.control.record.signer import HEAD_FILE, Signer, is_signed
 from federator.control.reports.measurements import Measurements
 from federator.kernel.errors import Unavailable
@@ -194,5 +195,8 @@ async def told(world: World, *exports: LedgerExport) -> list[Alert]:
         chain=core.chain,
         measurements=Measurements(core.records),
         exports=exports,
+        platform=PlatformAlerts(
+            core.records, core.inventory, AlertSettings(), core.turn.observer.jobs.eligible
+        ),
     )
     return [alert for alert in await alerts.look() if alert.kind is AlertKind.LEDGER]
