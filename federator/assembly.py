@@ -45,7 +45,7 @@ from federator.control.reports.measurements import Measurements
 from federator.control.reports.statuses import StatusHandler
 from federator.control.submission.acceptance import Acceptance
 from federator.control.submission.intake import Intake
-from federator.control.submission.series import SeriesDesk
+from federator.control.submission.series import SeriesService
 from federator.control.submission.series_runs import SeriesRuns
 from federator.control.turns.committer import Committer
 from federator.control.turns.lookouts import Certificates, Lookouts
@@ -85,7 +85,7 @@ class Core:
     chain: Chain
     inventory: Inventory
     intake: Intake
-    series: SeriesDesk
+    series: SeriesService
     series_runs: SeriesRuns
     progress: StatusHandler
     sites: Sites
@@ -239,7 +239,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     admission = Admission(records, clock, ids, settings.tokens.lifetime_s, rented_sites(settings.providers))
     absent_s = settings.oidc.absent_s if settings.oidc is not None else None
     turn = _turn(settings, records, observer, writer, solver, decisions, ids)
-    series = SeriesDesk(records, writer, acceptance, settings.limits, shares, visibility, absent_s)
+    series = SeriesService(records, writer, acceptance, settings.limits, shares, visibility, absent_s)
     intake = Intake(records, writer, acceptance, series)
     expectations = Expectations(records, observer.jobs, clock)
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
@@ -386,7 +386,7 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
     explainer: Explainer,
     expectations: Expectations,
     event_writer: EventWriter,
-    series: SeriesDesk,
+    series: SeriesService,
     visibility: Visibility,
 ) -> Views:
     return Views(

@@ -21,7 +21,7 @@ REMEMBERED_S = 7200.0
 """Ended machines stay in listings for so long."""
 
 
-class Mood(msgspec.Struct, frozen=True):
+class OfferRisk(msgspec.Struct, frozen=True):
     """What can go wrong with an offer: how often its machines are taken back (per machine-hour), and what share of launches finds none.
 
     `history`: both as they were in a real market.
@@ -41,13 +41,13 @@ class SimulatedCloud(FakeProvider):
         clock: Clock,
         catalogue: Sequence[Offer],
         *,
-        moods: dict[str, Mood],
+        risks: dict[str, OfferRisk],
         seed: int,
         booted: Callable[[LaunchRequest], None],
         gone: Callable[[str], None],
     ) -> None:
         super().__init__(name, clock, catalogue, slow_to_end=True)
-        self._moods = moods
+        self._risks = risks
         self._seed = seed
         self._booted = booted
         self._gone = gone
@@ -59,30 +59,30 @@ class SimulatedCloud(FakeProvider):
         """As every provider; a new machine boots, and its fate is drawn."""
         if request.name in self.machines:
             return await super().launch(request)
-        mood = self._moods.get(request.offer.name, Mood())
+        risk = self._risks.get(request.offer.name, OfferRisk())
         calls = self._asked[request.offer.name] = self._asked.get(request.offer.name, 0) + 1
-        if self._is_sold_out(mood, f"launch/{request.offer.name}/{calls}"):
+        if self._is_sold_out(risk, f"launch/{request.offer.name}/{calls}"):
             raise NoCapacity(f"{request.offer.name} is sold out", retry_after_s=60.0)
         instance = await super().launch(request)
         loop = asyncio.get_running_loop()
         timers = [loop.call_later(request.offer.delay_s, self._booted, request)]
-        lives_s = self._lives_s(mood, f"life/{request.name}") if request.offer.market is Market.SPOT else None
+        lives_s = self._lives_s(risk, f"life/{request.name}") if request.offer.market is Market.SPOT else None
         if lives_s is not None:
             timers.append(loop.call_later(lives_s, self._take_back, request.name))
         self._timers[request.name] = timers
         return instance
 
-    def _is_sold_out(self, mood: Mood, what: str) -> bool:
-        if mood.history is not None and mood.history.sold_out(self.clock.now() - ORIGIN_AT):
+    def _is_sold_out(self, risk: OfferRisk, what: str) -> bool:
+        if risk.history is not None and risk.history.sold_out(self.clock.now() - ORIGIN_AT):
             return True
-        return bool(mood.sold_out) and self._chance(what).random() < mood.sold_out
+        return bool(risk.sold_out) and self._chance(what).random() < risk.sold_out
 
-    def _lives_s(self, mood: Mood, what: str) -> float | None:
+    def _lives_s(self, risk: OfferRisk, what: str) -> float | None:
         """Until it is taken back; None: it is not."""
         chance = self._chance(what)
-        ends_s = [chance.expovariate(mood.interruptions_h) * 3600.0] if mood.interruptions_h else []
-        if mood.history is not None:
-            lives_s = mood.history.lives_s(self.clock.now() - ORIGIN_AT, chance)
+        ends_s = [chance.expovariate(risk.interruptions_h) * 3600.0] if risk.interruptions_h else []
+        if risk.history is not None:
+            lives_s = risk.history.lives_s(self.clock.now() - ORIGIN_AT, chance)
             ends_s += [] if lives_s is None else [lives_s]
         return min(ends_s, default=None)
 

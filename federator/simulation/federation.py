@@ -178,7 +178,7 @@ class Federation:
             name,
             self.clock,
             [offer for offer in self.world.offers if offer.provider == name],
-            moods=self.world.moods,
+            risks=self.world.risks,
             seed=self.seed,
             booted=self._booted,
             gone=self._gone,

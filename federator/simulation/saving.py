@@ -7,7 +7,7 @@ from typing import Any
 
 from federator.model.capacity import Offer
 from federator.model.jobs import Input
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.traces import PLAIN_COLUMNS
 from federator.simulation.work import TraceForm, TraceJob
 from federator.simulation.world import World, WorldSite
@@ -23,7 +23,7 @@ def world_yaml(world: World, policies: str = "") -> str:
     told["sites"] = [_site(site) for site in world.sites]
     if world.offers:
         told["burst"] = [
-            _offer(offer, world.cloud_sites[offer.provider], world.moods.get(offer.name))
+            _offer(offer, world.cloud_sites[offer.provider], world.risks.get(offer.name))
             for offer in world.offers
         ]
     for text in world.data:
@@ -72,7 +72,7 @@ def _pool(pool: HostPool) -> dict[str, Any]:
     }
 
 
-def _offer(offer: Offer, site: str, mood: Mood | None) -> dict[str, Any]:
+def _offer(offer: Offer, site: str, risk: OfferRisk | None) -> dict[str, Any]:
     told: dict[str, Any] = {
         "name": offer.name,
         "provider": offer.provider,
@@ -90,10 +90,10 @@ def _offer(offer: Offer, site: str, mood: Mood | None) -> dict[str, Any]:
     if offer.stock:
         stock = offer.stock
         told["stock"] = {"name": stock.name, "limit": stock.left, "each": stock.each, "unit": stock.unit}
-    if mood is not None and mood.interruptions_h:
-        told["interruptions_per_hour"] = mood.interruptions_h
-    if mood is not None and mood.sold_out:
-        told["sold_out"] = mood.sold_out
+    if risk is not None and risk.interruptions_h:
+        told["interruptions_per_hour"] = risk.interruptions_h
+    if risk is not None and risk.sold_out:
+        told["sold_out"] = risk.sold_out
     return told
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from federator.model.capacity import Offer
 from federator.model.sites import SiteKind
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.sites import Conditions
 from federator_agent.core.lent_capacity import HostPool
 
@@ -30,7 +30,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     sites: tuple[WorldSite, ...]
     offers: tuple[Offer, ...] = ()
-    moods: dict[str, Mood] = {}
+    risks: dict[str, OfferRisk] = {}
     cloud_sites: dict[str, str] = {}
     """Of each provider, the site that its machines join."""
     speeds: dict[str, float] = {}

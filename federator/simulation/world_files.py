@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer, Stock
 from federator.model.sites import SiteKind
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.data_moves import data_of_table, read_data
 from federator.simulation.sites import Conditions
 from federator.simulation.spot_events import read_history
@@ -161,7 +161,7 @@ def _from_value(value: object, folder: Path) -> World:
     if file.sites_table is not None:
         found = load_world(folder / file.sites_table)
         sites += found.sites
-        offers += [(offer, found.cloud_sites[offer.provider], Mood()) for offer in found.offers]
+        offers += [(offer, found.cloud_sites[offer.provider], OfferRisk()) for offer in found.offers]
         usual = () if file.links is not None or file.datasets is not None else found.data
     world = _world(file.name, sites, offers)
     return msgspec.structs.replace(
@@ -172,7 +172,7 @@ def _from_value(value: object, folder: Path) -> World:
     )
 
 
-def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, Mood]]) -> World:
+def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, OfferRisk]]) -> World:
     names = [site.name for site in sites]
     if not sites or len(set(names)) != len(names):
         raise Invalid("there is no site, or two have one name", field="$.sites")
@@ -187,7 +187,7 @@ def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, Moo
         sites=tuple(sites),
         offers=tuple(offer for offer, _, _ in offers),
         cloud_sites={offer.provider: site for offer, site, _ in offers},
-        moods={offer.name: mood for offer, _, mood in offers},
+        risks={offer.name: risk for offer, _, risk in offers},
     )
 
 
@@ -237,7 +237,7 @@ def host_pool(
     )
 
 
-def _offer(written: _Offer, path: str, folder: Path) -> tuple[Offer, str, Mood]:
+def _offer(written: _Offer, path: str, folder: Path) -> tuple[Offer, str, OfferRisk]:
     pool = host_pool("gpu", written.model, 1, written.gpus)
     stock = written.stock
     offer = Offer(
@@ -258,20 +258,20 @@ def _offer(written: _Offer, path: str, folder: Path) -> tuple[Offer, str, Mood]:
         available=written.available,
         stock=UNSET if stock is None else _stock(stock, written.gpus),
     )
-    return offer, written.site or written.provider, _mood(written, path, folder)
+    return offer, written.site or written.provider, _risk(written, path, folder)
 
 
 def _stock(stock: _Stock, gpus: int) -> Stock:
     return Stock(name=stock.name, limit=stock.limit, each=stock.each or gpus, unit=stock.unit)
 
 
-def _mood(offer: _Offer, path: str, folder: Path) -> Mood:
+def _risk(offer: _Offer, path: str, folder: Path) -> OfferRisk:
     """How often its machines are taken back, or are not to be had."""
     if offer.events is not None and offer.market != "spot":
         raise Invalid(
             "only spot machines are taken back", field=f"{path}.events", remedy="write market: spot"
         )
-    return Mood(
+    return OfferRisk(
         interruptions_h=offer.interruptions_per_hour,
         sold_out=offer.sold_out,
         history=None
@@ -291,7 +291,7 @@ def from_table(text: str, name: str) -> World:
     pools: dict[str, list[HostPool]] = {}
     parts: dict[str, list[str]] = {}
     sites: dict[str, WorldSite] = {}
-    offers: list[tuple[Offer, str, Mood]] = []
+    offers: list[tuple[Offer, str, OfferRisk]] = []
     prices: dict[str, set[str]] = {}
     for row in rows:
         if row.get("burst") != "1":
@@ -341,7 +341,7 @@ def _site_of(row: Mapping[str, str]) -> str:
 
 def _rented_row(
     row: Mapping[str, str], site: str, model: str, gpus: int, nodes: int
-) -> list[tuple[Offer, str, Mood]]:
+) -> list[tuple[Offer, str, OfferRisk]]:
     """The machines that a burst pool is rented as: it is paid by the GPU, so there are small ones, too."""
     sizes = sorted({gpus, *(2**n for n in range(gpus.bit_length()) if 2**n < gpus)})
     return [_rented(row, site, model, size, (nodes, gpus)) for size in sizes]
@@ -349,7 +349,7 @@ def _rented_row(
 
 def _rented(
     row: Mapping[str, str], site: str, model: str, gpus: int, of: tuple[int, int]
-) -> tuple[Offer, str, Mood]:
+) -> tuple[Offer, str, OfferRisk]:
     """A machine of so many GPUs of a pool of so many nodes with so many each."""
     nodes, node_gpus = of
     written = _Offer(
@@ -363,5 +363,5 @@ def _rented(
         available=nodes * (node_gpus // gpus),
         stock=_Stock(f"{site}/{model}", nodes * node_gpus),
     )
-    offer, _, mood = _offer(written, site, Path())
-    return offer, f"{site}-burst", mood
+    offer, _, risk = _offer(written, site, Path())
+    return offer, f"{site}-burst", risk

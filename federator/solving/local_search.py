@@ -17,8 +17,8 @@ from federator.planning.scheduling.objective import CARRYING_OUT, Evaluator, Sco
 
 TRIALS = 80
 """Changes tried in one decision,"""
-LOOKS = 8_000
-"""and looks at a job and a place that all of them together may take, beyond what each takes at least."""
+ATTEMPTS = 8_000
+"""and attempts to start a job at a place that all of them together may take, beyond what each takes at least."""
 DEAREST = 12
 """Jobs that are asked about in one round."""
 DEAR, DEAR_TRIALS = 0.02, 16
@@ -39,14 +39,14 @@ class Change(NamedTuple):
 
 def improve(judge: Evaluator, best: Scored) -> tuple[Scored, Evaluator, int]:
     """The best plan that was found, with whose future it is, and how many were tried."""
-    until, trials = judge.work.looks + LOOKS, 0
+    until, trials = judge.work.attempts + ATTEMPTS, 0
     again = True
     while again:
         again = False
         tried: list[tuple[dict[str, int], Mapping[str, int] | None]] = []
         for job, starts, order in _changes(judge, best):
             dear = best.costs[job].total >= DEAR * best.total
-            beyond = judge.work.looks - CARRYING_OUT * trials > until
+            beyond = judge.work.attempts - CARRYING_OUT * trials > until
             if trials >= TRIALS or (beyond and (trials >= DEAR_TRIALS or not dear)):
                 return best, judge, trials
             if (starts, order) in tried:

@@ -1,4 +1,4 @@
-"""Manners towards a provider's API, as a decorator around any provider: a rate, respect for its retry-after, a circuit breaker.
+"""Limits on calls of a provider's API, as a decorator around any provider: a rate, respect for its retry-after, a circuit breaker.
 
 Nothing here sleeps. A call that must wait is refused with `TooMany` and the delay, because the caller, one loop that looks
 after all leases, has better things to do than to wait for one provider.

@@ -1,7 +1,7 @@
 """The list schedule once more, in plain Python on objects: the oracle that the compiled kernels are held to.
 
 Slow and small on purpose, and for tests only. From release to release it offers every waiting job, in order, its cheapest place that fits; `federator.planning.kernels`
-says what the rules mean. Attempts and looks are counted as the kernels count them, so the limits on work are compared, too.
+says what the rules mean. Attempts and evaluations are counted as the kernels count them, so the limits on work are compared, too.
 """
 
 import math
@@ -98,7 +98,7 @@ class _Board:
         self.rented: set[int] = set()
         self.stuck: dict[int, Block] = {}
         self.open: dict[int, tuple[int, ...]] = {}
-        self.number, self.looks = 1 << 40, 0
+        self.number, self.evaluations = 1 << 40, 0
         self.class_queues: dict[int, list[tuple[int, JobView]]] = {}
         self.awaited_s = [0.0] * len(self.host_sets)
 
@@ -233,7 +233,7 @@ class _Engine(_Board):
 
     @property
     def _spent(self) -> bool:
-        return self.result.attempts > list_schedule.ATTEMPTS or self.looks > list_schedule.LOOKS
+        return self.result.attempts > list_schedule.ATTEMPTS or self.evaluations > list_schedule.EVALUATIONS
 
     def _waiting(self) -> list[JobView]:
         entries = (entry for class_queue in self.class_queues.values() for entry in class_queue)
@@ -250,7 +250,7 @@ class _Engine(_Board):
         while left:
             key = min(left, key=lambda key: self.class_queues[key][0][0])
             job = self.class_queues[key][0][1]
-            self.looks += 1
+            self.evaluations += 1
             if self._worth_a_look(job, at, fresh):
                 block = self._try(job, at, self._gained(job, fresh))
                 if block is None:

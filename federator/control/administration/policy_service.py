@@ -1,4 +1,4 @@
-"""The policy desk: validates a set, applies it as one version with author and reason, and tells its history.
+"""The service for policies: validates a set, applies it as one version with author and reason, and tells its history.
 
 Compiling is the only moment at which policy plugins run; what decisions see are the rules that came out.
 """

@@ -38,7 +38,7 @@ REMEMBERED_S = 86400.0
 
 
 @dataclass
-class _Letter:
+class _Digest:
     """What waits to be told to somebody."""
 
     due_s: float
@@ -63,7 +63,7 @@ class Notifications:
         self._clock = clock
         self._settings = settings
         self._reach = reach
-        self._letters: dict[str, _Letter] = {}
+        self._digests: dict[str, _Digest] = {}
         self._known: set[tuple[str, Notify]] = set()
         """What is on its way, or waits for it."""
         self._next_s: dict[str, float] = {}
@@ -98,16 +98,16 @@ class Notifications:
         if event in job.notified or (job.id, event) in self._known:
             return
         self._known.add((job.id, event))
-        letter = self._letters.get(job.owner)
-        if letter is None:
+        digest = self._digests.get(job.owner)
+        if digest is None:
             now_s = asyncio.get_running_loop().time()
             due_s = max(now_s + self._settings.gather_s, self._next_s.get(job.owner, 0.0))
-            letter = self._letters[job.owner] = _Letter(due_s)
-        letter.told.append((job.id, event))
-        if len(letter.lines) < LINES:
-            letter.lines.append(line)
+            digest = self._digests[job.owner] = _Digest(due_s)
+        digest.told.append((job.id, event))
+        if len(digest.lines) < LINES:
+            digest.lines.append(line)
         else:
-            letter.more += 1
+            digest.more += 1
         self._stirred.set()
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class Notifications:
                 self._send_due()
                 with_room = len(self._under_way) < AT_ONCE
                 due_s = (
-                    min((each.due_s for each in self._letters.values()), default=None) if with_room else None
+                    min((each.due_s for each in self._digests.values()), default=None) if with_room else None
                 )
                 wait_s = None if due_s is None else max(0.0, due_s - asyncio.get_running_loop().time())
                 try:
@@ -137,11 +137,11 @@ class Notifications:
     def _send_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
         self._next_s = {person: at_s for person, at_s in self._next_s.items() if at_s > now_s}
-        for person, letter in list(self._letters.items()):
-            if letter.due_s <= now_s and len(self._under_way) < AT_ONCE:
-                del self._letters[person]
+        for person, digest in list(self._digests.items()):
+            if digest.due_s <= now_s and len(self._under_way) < AT_ONCE:
+                del self._digests[person]
                 self._next_s[person] = now_s + 3600.0 / self._settings.per_hour
-                task = asyncio.create_task(self._send(person, letter), name=f"notification of {person}")
+                task = asyncio.create_task(self._send(person, digest), name=f"notification of {person}")
                 self._under_way.add(task)
                 task.add_done_callback(self._sent)
 
@@ -151,10 +151,10 @@ class Notifications:
             log.error("a notification ended in an error", exc_info=error)
         self._stirred.set()
 
-    async def _send(self, person: str, letter: _Letter) -> None:
+    async def _send(self, person: str, digest: _Digest) -> None:
         courier = self._reach(person)
-        job = letter.told[0][0] if len(letter.told) == 1 else ""
-        alert = Alert(kind=AlertKind.JOB, text=letter.text(), at=self._clock.now(), owner=person, job=job)
+        job = digest.told[0][0] if len(digest.told) == 1 else ""
+        alert = Alert(kind=AlertKind.JOB, text=digest.text(), at=self._clock.now(), owner=person, job=job)
         try:
             if courier is not None:
                 async with asyncio.timeout(LONGEST_S):
@@ -164,9 +164,9 @@ class Notifications:
             METRICS.count("federator_notifications_undelivered_total")
             said = str(error) or "it took too long"
             log.warning("a notification of %s was not delivered: %s", person, said)
-        for part in _parts(letter.told):
+        for part in _parts(digest.told):
             await self._records.transact(lambda part=part: self._marked(part))  # type: ignore[misc]
-        self._known.difference_update(letter.told)
+        self._known.difference_update(digest.told)
 
     def _marked(self, told: list[tuple[str, Notify]]) -> Changes:
         changes = Changes(quiet=True)

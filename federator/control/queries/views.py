@@ -30,7 +30,7 @@ from federator.control.queries.waits import Waits
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
-from federator.control.submission.series import SeriesDesk
+from federator.control.submission.series import SeriesService
 from federator.control.turns.observation import Observer
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import NotFound
@@ -81,7 +81,7 @@ class Views:
         explainer: Explainer,
         expectations: Expectations,
         event_writer: EventWriter,
-        series: SeriesDesk,
+        series: SeriesService,
         visibility: Visibility,
         providers: dict[str, ProviderSettings],
     ) -> None:

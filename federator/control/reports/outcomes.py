@@ -43,7 +43,7 @@ class OutcomeHandler:
     def __init__(self, records: Records, event_writer: EventWriter) -> None:
         self._records = records
         self._event_writer = event_writer
-        self._stories = {
+        self._handlers = {
             PlacementStatus.ACCEPTED: self._accepted,
             PlacementStatus.STARTING: self._starting,
             PlacementStatus.RUNNING: self._running,
@@ -61,7 +61,7 @@ class OutcomeHandler:
         if report.status is PlacementStatus.SUCCEEDED:
             self._succeed(changes, told)
         elif job.placement == placement.id:
-            self._stories[report.status](changes, told)
+            self._handlers[report.status](changes, told)
 
     def _succeed(self, changes: Changes, told: StatusReport) -> None:
         """Any attempt's success completes the job; a newer copy is told to stop, for nothing."""

@@ -51,7 +51,7 @@ class StatusHandler:
         self._event_writer = event_writer
         self._history = history
         self.anomalies = 0
-        self._stories = OutcomeHandler(records, event_writer)
+        self._handlers = OutcomeHandler(records, event_writer)
 
     async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:
         """Make these statuses durable; returns the highest number that may be acknowledged."""
@@ -253,7 +253,7 @@ class StatusHandler:
             job = book_use(changes, self._event_writer, moved, job)
         if job is not known:
             changes.put(job)
-        self._stories.tell(changes, StatusReport(report, moved, job))
+        self._handlers.tell(changes, StatusReport(report, moved, job))
         _locate(changes, moved)
 
     def _anomaly(self, text: str) -> None:

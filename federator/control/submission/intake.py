@@ -12,7 +12,7 @@ from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
 from federator.control.submission.acceptance import Acceptance, Accepted, Submission
-from federator.control.submission.series import SeriesDesk
+from federator.control.submission.series import SeriesService
 from federator.control.submission.verbs import Acted, Verbs, act_on_many
 from federator.kernel.errors import FederatorError, NotFound
 from federator.model.identity import Caller
@@ -32,7 +32,7 @@ class Intake:
     """Requests of people, made into records."""
 
     def __init__(
-        self, records: Records, event_writer: EventWriter, acceptance: Acceptance, series: SeriesDesk
+        self, records: Records, event_writer: EventWriter, acceptance: Acceptance, series: SeriesService
     ) -> None:
         self._records = records
         self._event_writer = event_writer

@@ -29,7 +29,7 @@ from federator.wire.jobfile import JobRequest
 SHOWN_RUNS = 10
 
 
-class SeriesDesk:
+class SeriesService:
     """Series, as people see and change them."""
 
     def __init__(

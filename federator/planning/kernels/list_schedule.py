@@ -11,7 +11,7 @@ A job of several forms starts in the narrowest that meets its deadline. When eve
 left free, where that is worth it: so nobody is wide while somebody waits who fits into the difference.
 
 Who waits stands in one queue per class: what is true of its first job is true of all behind it. Asking every job at every moment would cost jobs × moments; asking the first of
-each class costs classes × moments, and one more question per start. A property test holds all this against an oracle in plain Python, looks and all. `s` is the kernel's state that everything lies on.
+each class costs classes × moments, and one more question per start. A property test holds all this against an oracle in plain Python, evaluations and all. `s` is the kernel's state that everything lies on.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
@@ -98,7 +98,7 @@ def one_pass(s, at):
         klass = s.classes[index].head
         kind = s.classes[klass]
         job = s.jobs[kind.next].member
-        state.looks += 1
+        state.evaluations += 1
         if worth_a_look(s, klass, at):
             kind.stuck = offer_start(s, job, klass, at, kind.stuck == BUSY)
             if kind.stuck == FREE:
@@ -229,7 +229,11 @@ def wakes(s, at):
 def go_on(s):
     """From there on, from release to release."""
     state, at = s.state[0], s.state[0].now
-    while state.waiting > 0 and state.attempts <= state.attempts_limit and state.looks <= state.looks_limit:
+    while (
+        state.waiting > 0
+        and state.attempts <= state.attempts_limit
+        and state.evaluations <= state.evaluations_limit
+    ):
         ahead = next_moment(s, at)
         if ahead == np.inf:
             break
@@ -239,6 +243,6 @@ def go_on(s):
             for klass in range(len(s.classes)):
                 s.classes[klass].stuck = FREE
         one_pass(s, at)
-    if state.attempts > state.attempts_limit or state.looks > state.looks_limit:
+    if state.attempts > state.attempts_limit or state.evaluations > state.evaluations_limit:
         estimate(s, at)
     put_back(s)

@@ -35,11 +35,11 @@ def _record(ints: str, floats: str) -> np.dtype[Any]:
 
 STATE = _record(
     # A whole schedule starts everybody, else it ends after the first moment; `bursts`: what is rented may be used.
-    "whole bursts attempts_limit looks_limit"
+    "whole bursts attempts_limit evaluations_limit"
     # First rows of `flags`: caps × places, jobs × places (who may use what is rented), guarantees × places, × classes, classes × places, classes × their ways.
     " selects usable promised_at promised_to open_at open_ways"
-    # Counters: looks at a job and a place; turns; jobs that are booked, and were at first; releases; entries given; a number for each question.
-    " attempts looks booked begun releases given epoch"
+    # Counters: attempts to start a job at a place; evaluations of a class whose turn it is; jobs that are booked, and were at first; releases; entries given; a number for each question.
+    " attempts evaluations booked begun releases given epoch"
     # Classes that wait, and places that have gained; the hold: its job (-1: none), way and place, and how many of its ranks would find room.
     " waiting fresh hold_job hold_way hold_place hold_room",
     # Hours that a job which never starts is charged; what a policy's wish that is not fulfilled costs on top.

@@ -21,7 +21,7 @@ from federator.planning.world.problem import World
 QUICK = "quick"
 """The stage of a plan that says only what starts now."""
 WORK = 500_000
-"""Looks at one job and one place that may be taken while rentals are tried, and as many while they are taken back: some 20 ms."""
+"""Attempts to start a job at a place that may be made while rentals are tried, and as many while they are taken back: some 20 ms."""
 TRIALS = 64
 """Rentals tried in one decision: each costs one schedule."""
 OFFERS_PER_JOB = 3
@@ -71,16 +71,16 @@ def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
 
 def with_rentals(evaluator: Evaluator) -> Scored:
     """Starts in order, then rentals while they make the whole cheaper."""
-    best, trials, until = evaluator.score({}), 0, evaluator.work.looks + WORK
+    best, trials, until = evaluator.score({}), 0, evaluator.work.attempts + WORK
     for job in evaluator.world.jobs:
-        if trials >= TRIALS or evaluator.work.looks > until:
+        if trials >= TRIALS or evaluator.work.attempts > until:
             break
         cases, found = _worth_trying(evaluator, best, job), best
         if not cases:
             continue
         rented = {other: best.starts[other] for other in best.rents}
         for case in [*cases[:OFFERS_PER_JOB], *_roomy(evaluator, best, job, cases)]:
-            if trials >= TRIALS or evaluator.work.looks > until:
+            if trials >= TRIALS or evaluator.work.attempts > until:
                 break
             if found is not best and case in cases[:OFFERS_PER_JOB]:
                 continue
@@ -97,12 +97,12 @@ def drop_needless(evaluator: Evaluator, best: Scored) -> Scored:
 
     What is rented against waiting alone is needless, whatever else it is good for, when the job can start at home at once.
     """
-    until = evaluator.work.looks + WORK
+    until = evaluator.work.attempts + WORK
     if best.rents:  # what else starts is set in each trial, so it is set in what they are held against
         settled = evaluator.score(best.starts)
         best = settled if settled.total < best.total - EPSILON_USD else best
     for job in best.rents[:TAKEN_BACK]:
-        if evaluator.work.looks > until:
+        if evaluator.work.attempts > until:
             break
         trial = evaluator.score({other: place for other, place in best.starts.items() if other != job})
         case = evaluator.bursting.case(evaluator.world.by_id[job], best.starts[job])

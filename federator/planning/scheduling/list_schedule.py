@@ -30,8 +30,8 @@ from federator.planning.world.problem import World
 T = TypeVar("T")
 
 ATTEMPTS = 500_000
-"""Looks at one job and one place after which a schedule stops being exact: what is left is estimated from the backlog."""
-LOOKS = 1_000_000
+"""Attempts to start a job at a place after which a schedule stops being exact: what is left is estimated from the backlog."""
+EVALUATIONS = 1_000_000
 """Likewise for evaluations at a class whose turn it is; they are cheap, but where all jobs differ there is one per job and moment."""
 
 
@@ -104,7 +104,7 @@ class ListSchedule:
         self.jobs = cases.jobs.copy()
         self._force(starts)
         self.state = np.zeros(1, dtype=t.STATE)
-        limits = {"attempts_limit": ATTEMPTS, "looks_limit": LOOKS, "hold_job": -1}
+        limits = {"attempts_limit": ATTEMPTS, "evaluations_limit": EVALUATIONS, "hold_job": -1}
         counts = {"releases": len(numbers.releases), "given": len(numbers.given)}
         asked = {"bursts": bursts, "whole": whole, "required_usd": required_usd, "never_h": NEVER_WAIT_H}
         for name, value in (limits | counts | asked | cases.begins | {"now": self.world.now}).items():
@@ -164,7 +164,7 @@ class ListSchedule:
 
     @property
     def attempts(self) -> int:
-        """Looks at one job and one place."""
+        """Attempts to start a job at a place."""
         return int(self.state["attempts"][0])
 
     def term(self, name: str) -> float:

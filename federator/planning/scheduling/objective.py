@@ -26,7 +26,7 @@ REQUIRED_USD = 1.0
 SHORTFALL_H = 1.0
 """For how long a guarantee's shortfall is charged: until about the next occasion to make it good."""
 CARRYING_OUT = 5_000
-"""What carrying out a decision takes besides, in looks: laying out its tables for the kernel, a fifth of a millisecond."""
+"""What carrying out a decision takes besides, in attempts: laying out its tables for the kernel, a fifth of a millisecond."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy")
 DISPLACED = "displaced"
 """A term besides, where the problem says what work outside the window uses."""
@@ -55,9 +55,9 @@ class Scored:
 
 @dataclass
 class Work:
-    """Looks at a job and a place that all schedules of one decision have taken."""
+    """Attempts, to start a job at a place, that all schedules of one decision have taken."""
 
-    looks: int = 0
+    attempts: int = 0
 
 
 class Evaluator:
@@ -90,7 +90,7 @@ class Evaluator:
     def score(self, starts: Mapping[str, int]) -> Scored:
         """Carry out `starts`, fill what is left free, schedule the rest, and add up."""
         carried = carry_out(self.world, self.bursting, starts, self.order, required_usd=REQUIRED_USD)
-        self.work.looks += CARRYING_OUT + carried.attempts
+        self.work.attempts += CARRYING_OUT + carried.attempts
         terms = {name: round(carried.term(name), 6) for name in TERMS}
         if self.displacing is not None:
             terms[DISPLACED] = round(carried.displaced_usd(self.displacing), 6)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from federator.model.capacity import Offer
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.spot_events import read_history
 from federator.simulation.work import TraceJob
 from federator.simulation.world import World, WorldSite
@@ -91,8 +91,8 @@ def renting_world(name: str, data: Path, *, spot: bool) -> tuple[World, tuple[Of
     if not spot:
         return world, work.offers
     taken = on_spot(work.offers)
-    mood = Mood(history=read_history(data / work.events, work.market))
-    return replace(world, moods={offer.name: mood for offer in taken}), (*work.offers, *taken)
+    risk = OfferRisk(history=read_history(data / work.events, work.market))
+    return replace(world, risks={offer.name: risk for offer in taken}), (*work.offers, *taken)
 
 
 def renting_jobs(name: str, trace: Sequence[TraceJob], *, saves: bool) -> list[TraceJob]:

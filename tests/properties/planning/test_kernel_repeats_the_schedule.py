@@ -78,10 +78,10 @@ def test_what_starts_now(problem: Problem) -> None:
 
 @pytest.mark.parametrize("limit", [0, 3, 25])
 @at_random
-@given(problem=worlds_at_random(most_jobs=12), looks=st.booleans())
-def test_beyond_the_limits_of_work(limit: int, problem: Problem, looks: bool) -> None:
+@given(problem=worlds_at_random(most_jobs=12), evaluations=st.booleans())
+def test_beyond_the_limits_of_work(limit: int, problem: Problem, evaluations: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(list_schedule, "LOOKS" if looks else "ATTEMPTS", limit)
+        patch.setattr(list_schedule, "EVALUATIONS" if evaluations else "ATTEMPTS", limit)
         _agree(Evaluator(World(problem)), {})
 
 

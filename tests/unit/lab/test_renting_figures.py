@@ -9,7 +9,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.running import simulate
 from federator.simulation.spot_events import SpotEvent, SpotHistory
 from federator.simulation.work import Progress, TraceJob
@@ -94,8 +94,8 @@ def test_only_the_world_with_spot_has_it_and_its_market_takes_machines_back(tmp_
     assert {offer.market for offer in plain.offers} == {Market.ON_DEMAND}
     spot = [offer for offer in both.offers if offer.market is Market.SPOT]
     assert len(spot) == len(plain.offers)
-    assert set(both.moods) == {offer.name for offer in spot}
-    assert all(mood.history is not None for mood in both.moods.values())
+    assert set(both.risks) == {offer.name for offer in spot}
+    assert all(risk.history is not None for risk in both.risks.values())
 
 
 def test_jobs_of_both_worlds_are_the_same_and_save_themselves(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_job_whose_machine_is_taken_back_goes_on_elsewhere_from_what_it_saved(
     """The machine boots for ten minutes and is taken an hour and a half after the beginning: the rest of the two hours is what the next attempt runs."""
     spot = msgspec.structs.replace(OFFER, market=Market.SPOT, price_usd_h=4.0)
     taken = (SpotEvent(0.0, 0), SpotEvent(1.5 * HOUR_S, 1), SpotEvent(1.5 * HOUR_S + 1.0, 0), SpotEvent(40 * HOUR_S, 0))  # fmt: skip
-    where = renting_world(spot, Mood(history=SpotHistory(events=taken)))
+    where = renting_world(spot, OfferRisk(history=SpotHistory(events=taken)))
     ahead = job("ahead", gpus=4, run_s=20 * HOUR_S)
     ran_s = {}
     for saves_s in (600.0, None):

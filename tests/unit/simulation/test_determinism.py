@@ -16,7 +16,7 @@ from tests.unit.simulation.tiny import job, renting_world, site, slow
 
 PROGRAM = """
 import random
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.schedule import attempts_csv, leases_csv
 from tests.unit.simulation.tiny import OFFER, job, renting_world, run, site
 
@@ -27,7 +27,7 @@ for n in range(40):
     due = submit_s + chance.uniform(1.2, 4.0) * run_s if n % 2 else None
     jobs.append(job(f"job{n}", submit_s, run_s, gpus=chance.choice((1, 2, 4)), nodes=chance.choice((1, 1, 2)),
                     deadline_s=due, value_usd=due and 100.0, home=chance.choice("ab"), priority=chance.choice((30, 50, 70))))
-where = renting_world(mood=Mood(sold_out=0.3))
+where = renting_world(risk=OfferRisk(sold_out=0.3))
 where = type(where)(**{**{f: getattr(where, f) for f in where.__struct_fields__}, "sites": (site("a", 2), site("b", 2), site("c", 1))})
 for scheduler, seed in (("ours", 1), ("race", 1), ("race", 2)):
     outcome = run(where, *jobs, by=scheduler, seed=seed)

@@ -9,7 +9,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Input
 from federator.model.sites import SiteKind
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.data_moves import all_policies, document
 from federator.simulation.live import taken
 from federator.simulation.saving import trace_csv, world_yaml
@@ -84,7 +84,9 @@ def test_what_is_not_known_or_left_out_is_remarked() -> None:
 
 
 def test_a_world_that_is_kept_is_the_same_when_it_is_read(tmp_path: Path) -> None:
-    made = renting_world(mood=Mood(interruptions_h=0.5, sold_out=0.25), speeds={"A100": 1.0, "H100": 2.5})
+    made = renting_world(
+        risk=OfferRisk(interruptions_h=0.5, sold_out=0.25), speeds={"A100": 1.0, "H100": 2.5}
+    )
     lab = site("lab", nodes=3, region="eu", labels={"team": "vision"}, price_usd_gpu_h=0.35)
     lab = msgspec.structs.replace(lab, conditions=Conditions(latency_s=0.05, staging_s=90.0))
     made = msgspec.structs.replace(made, sites=(lab, site("far", gpus=2, model="L4")))
@@ -99,7 +101,7 @@ def test_a_world_that_is_kept_is_the_same_when_it_is_read(tmp_path: Path) -> Non
     assert read.sites == made.sites
     assert read.policies == made.policies
     assert compile_set(load(all_policies(read))) == compile_set(load(all_policies(made)))
-    assert (read.name, read.speeds, read.moods, read.cloud_sites) == (made.name, made.speeds, made.moods, made.cloud_sites)  # fmt: skip
+    assert (read.name, read.speeds, read.risks, read.cloud_sites) == (made.name, made.speeds, made.risks, made.cloud_sites)  # fmt: skip
     known = {"cpus_milli", "memory_mib", "gpu_memory_mib"}  # an offer in a file has what is usual
     for name in OFFER.__struct_fields__:
         assert name in known or getattr(read.offers[0], name) == getattr(OFFER, name), name

@@ -9,7 +9,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.spot_events import SpotEvent, SpotHistory, read_history
 from federator.simulation.world_files import from_yaml
 from tests.unit.simulation.tiny import HOUR_S, OFFER, TURN_S, job, renting_world, run
@@ -79,7 +79,7 @@ def test_simulated_machines_are_taken_when_the_trace_says_so() -> None:
         )
     )
     jobs = [job("long", run_s=30 * HOUR_S, gpus=4), job("next", 60.0, gpus=4, run_s=5 * HOUR_S)]
-    outcome = run(renting_world(SPOT, Mood(history=history)), *jobs, by="fifo")
+    outcome = run(renting_world(SPOT, OfferRisk(history=history)), *jobs, by="fifo")
     first, *_, last = [row for row in outcome.schedule.attempts if row.job == "next"]
     assert first.end_s == pytest.approx(2 * HOUR_S, abs=200.0)
     assert first.outcome != "succeeded"
@@ -92,9 +92,9 @@ def test_simulated_machines_are_taken_when_the_trace_says_so() -> None:
 def test_a_world_file_names_the_table_beside_it(tmp_path: Path) -> None:
     written(tmp_path)
     world = from_yaml(WORLD % ("spot", "aws-p3"), tmp_path)
-    (mood,) = world.moods.values()
-    assert mood.history is not None
-    assert (mood.history.start_s, len(mood.history.events)) == (1800.0, 6)
+    (risk,) = world.risks.values()
+    assert risk.history is not None
+    assert (risk.history.start_s, len(risk.history.events)) == (1800.0, 6)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
 from federator.simulation.accounting import figures
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.federation import Federation
 from federator.simulation.virtual_time import VirtualLoop
 from tests.lab.schedulers import scheduler
@@ -138,7 +138,7 @@ def test_nobody_rents_where_no_policy_permits_it_and_isolated_never_does() -> No
 def test_a_spot_machine_that_is_taken_back_costs_an_attempt_and_the_job_ends_well_elsewhere() -> None:
     spot = msgspec.structs.replace(OFFER, market=Market.SPOT, price_usd_h=4.0)
     jobs = [job("long", run_s=30 * HOUR_S, gpus=4), job("next", 60.0, gpus=4, run_s=5 * HOUR_S)]
-    outcome = run(renting_world(spot, Mood(interruptions_h=0.5)), *jobs, by="fifo", seed=3)
+    outcome = run(renting_world(spot, OfferRisk(interruptions_h=0.5)), *jobs, by="fifo", seed=3)
     attempts = [attempt for attempt in outcome.schedule.attempts if attempt.job == "next"]
     assert attempts[-1].outcome == "succeeded"
     assert len(attempts) > 1
@@ -148,7 +148,7 @@ def test_a_spot_machine_that_is_taken_back_costs_an_attempt_and_the_job_ends_wel
 
 def test_an_offer_that_is_always_sold_out_rents_nothing() -> None:
     jobs = [job("long", run_s=3 * HOUR_S, gpus=4), job("next", 60.0, gpus=4)]
-    outcome = run(renting_world(mood=Mood(sold_out=1.0)), *jobs, by="fifo")
+    outcome = run(renting_world(risk=OfferRisk(sold_out=1.0)), *jobs, by="fifo")
     assert row(outcome, "long").outcome == "succeeded"
     last = outcome.schedule.attempts[-1]
     assert (last.job, last.site, last.outcome) == ("next", "lab", "succeeded")

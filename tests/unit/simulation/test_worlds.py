@@ -49,8 +49,8 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert (old.name, old.gpu_memory_mib, edge.pools[0].gpu_memory_mib) == ("old", 16384, 24576)
     (offer,) = world.offers
     assert (offer.market, offer.price_usd_h, offer.delay_s, offer.available) == (Market.SPOT, 22.0, 540.0, 16)
-    assert world.moods[offer.name].interruptions_h == 0.05
-    assert world.moods[offer.name].sold_out == 0.1
+    assert world.risks[offer.name].interruptions_h == 0.05
+    assert world.risks[offer.name].sold_out == 0.1
     assert world.cloud_sites == {"cloud": "cloud"}
     assert "kind: Queue" in world.policies
 

@@ -6,7 +6,7 @@ import msgspec
 
 from federator.model.capacity import Market, Offer
 from federator.simulation.accounting import violations
-from federator.simulation.clouds import Mood
+from federator.simulation.clouds import OfferRisk
 from federator.simulation.running import Outcome, simulate
 from federator.simulation.schedule import Attempt
 from federator.simulation.sites import Conditions
@@ -51,11 +51,11 @@ def world(*sites: WorldSite, **fields: Any) -> World:
     return World(name="tiny", sites=sites or (site("lab"),), **fields)
 
 
-def renting_world(offer: Offer = OFFER, mood: Mood | None = None, **fields: Any) -> World:
+def renting_world(offer: Offer = OFFER, risk: OfferRisk | None = None, **fields: Any) -> World:
     """One site of four GPUs, and a cloud that rents four at a time."""
     return world(
         offers=(offer,),
-        moods={offer.name: mood or Mood()},
+        risks={offer.name: risk or OfferRisk()},
         cloud_sites={"cloud": "rented"},
         policies=ECONOMIC,
         **fields,

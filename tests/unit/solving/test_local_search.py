@@ -70,7 +70,7 @@ def test_beyond_its_looks_it_goes_on_for_what_makes_most_of_the_cost(
 ) -> None:
     judge = Evaluator(World(gang_behind_small_ones()))
     before = judge.score({"one": 0, "two": 0})
-    monkeypatch.setattr(local_search, "LOOKS", -1)
+    monkeypatch.setattr(local_search, "ATTEMPTS", -1)
     monkeypatch.setattr(local_search, "DEAR", dear)
     found, _, trials = local_search.improve(judge, before)
     assert ("gang" in found.starts) == tried
