@@ -5,6 +5,7 @@ from typing import Annotated
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
 from federator.api.exchange import NDJSON, Call, Cursor
 from federator.api.parser_threads import in_thread
@@ -12,11 +13,17 @@ from federator.control.administration.tokens import duration_s
 from federator.kernel.errors import Forbidden
 from federator.model.events import LedgerEntry
 from federator.model.identity import Role
+from federator.model.plans import Plan
 from federator.model.rules import PolicySet
+from federator.model.snapshot import Problem
+from federator.planning.wording.told import told_plan
 from federator.wire.administration import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
 from federator.wire.contrast import PolicyReplay, ReplayRequest
-from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult
+from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult, ToldDecision
 from federator.wire.http import Revoked, TokenAnswer, TokenRequest, TokenRotation, TokenRow
+
+MOST_TOLD = 1000
+"""Actions of a decision that are told, and jobs that wait."""
 
 
 class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,13 +104,34 @@ async def decisions(call: Call) -> list[DecisionRow]:
 
 async def decision(call: Call) -> RecordedDecision:
     """One recorded decision, whole. It has all jobs, so that it is for those who are shown all."""
+    log, name = call.core.decisions, call.path("id")
+    return RecordedDecision(*await _recorded(call), log.proof(name))
+
+
+async def tell_decision(call: Call) -> ToldDecision:
+    """One recorded decision in words, for those who are shown all jobs."""
+    problem, plan = await _recorded(call)
+    plan = told_plan(replace(plan, actions=plan.actions[:MOST_TOLD], waiting=plan.waiting[:MOST_TOLD]))
+    named = {each.job for each in (*plan.actions, *plan.waiting)}
+    jobs, seen = call.core.records.jobs, problem.snapshot
+    return ToldDecision(
+        row=call.core.decisions.row(call.path("id")),
+        plan=plan,
+        names={each.id: each.name for each in seen.jobs if each.id in named}
+        | {name: jobs[name].label for name in named if name in jobs},
+        pools=len(seen.pools),
+        offers=len(seen.offers),
+        policy_version=seen.policy_version,
+    )
+
+
+async def _recorded(call: Call) -> tuple[Problem, Plan]:
     if not call.sight.everything:
         raise Forbidden(
             "a recorded decision names the jobs of all teams (visibility.jobs)",
             remedy="ask a user with the role platform, or see federator explain JOB",
         )
-    log, name = call.core.decisions, call.path("id")
-    return RecordedDecision(*await log.load(name), log.proof(name))
+    return await call.core.decisions.load(call.path("id"))
 
 
 async def replay(call: Call) -> ReplayResult:

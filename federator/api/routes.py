@@ -125,6 +125,7 @@ ROUTES = (
     Route("GET", "/v1/decisions", governance.decisions, PERSON, "List recorded decisions", query=governance.DecisionsQuery, answer=list[decisions.DecisionRow]),
     Route("GET", "/v1/decisions/{id}", governance.decision, PERSON, "Show a recorded decision", answer=decisions.RecordedDecision),
     Route("GET", "/v1/decisions/{id}/plan", plans.show_recorded, PERSON, "What ran where and when, as a recorded decision foresaw it", query=plans.PlanQuery, answer=PlanPage, cost=HEAVY),
+    Route("GET", "/v1/decisions/{id}/told", governance.tell_decision, PERSON, "Show a recorded decision in words", answer=decisions.ToldDecision, cost=HEAVY),
     Route("POST", "/v1/decisions/{id}/replay", governance.replay, PERSON, "Decide again from the record", PLATFORM, answer=decisions.ReplayResult, cost=HEAVY),
     Route("GET", "/v1/recorded/jobs", recorded.jobs, PERSON, "Read the load of some time, for a simulation", PLATFORM, query=recorded.LoadQuery, answer=RecordedJobs),
     Route("GET", "/v1/recorded/world", recorded.world, PERSON, "Read sites and offers, for a simulation", PLATFORM, answer=RecordedWorld),

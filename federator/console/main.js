@@ -22,6 +22,8 @@ const PAGES = [
   { path: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
   { path: "/jobs", title: "Jobs", load: () => import("./pages/jobs.js") },
   { path: "/submit", title: "Submit", load: () => import("./pages/submit.js") },
+  { path: "/sites", title: "Sites", load: () => import("./pages/sites.js") },
+  { path: "/decisions", title: "Decisions", load: () => import("./pages/decisions.js") },
 ];
 /** Pages without a place in the navigation, by the first part of their path and more. @type {{path: string, load: () => Promise<Page>}[]} */
 const BELOW = [

@@ -39,6 +39,18 @@ class RecordedDecision(msgspec.Struct, frozen=True):
     """Where it was certified: see `turn.certify_every`."""
 
 
+class ToldDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """The same for people: the plan in words, at most a thousand actions and a thousand jobs that wait, and of what was seen only how much it was."""
+
+    row: DecisionRow
+    plan: Plan
+    names: dict[str, str]
+    """Of the jobs that the plan names, by id."""
+    pools: int
+    offers: int
+    policy_version: int
+
+
 class ReplayResult(msgspec.Struct, frozen=True):
     """Whether deciding again came out the same; else where it did not, a line each."""
 

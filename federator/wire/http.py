@@ -368,6 +368,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
     drain_by_at: float | None = None
     """While it drains: when the last of its work has to be gone; None: what runs goes on to its end."""
+    drain_because: str = ""
+    """By whom it is drained, and why."""
     paused: bool = False
     members: int = 0
     pools: tuple[PoolRow, ...] = ()

@@ -73,6 +73,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         age_s=min(ages, default=None),
         draining=site.draining,
         drain_by_at=site.drain_by_at,
+        drain_because=site.drain_because if site.draining else "",
         paused=paused,
         members=len(members),
         pools=rows,

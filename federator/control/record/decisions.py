@@ -91,17 +91,22 @@ class DecisionLog:
     def before(self, decision: str | None, since_at: float, until_at: float, limit: int) -> list[DecisionRow]:
         """The newest so many before that one (None: of all) that were taken in that time, oldest first. Raises `NotFound` for one that is not kept."""
         rows = self.rows()
-        if decision is not None and decision not in self._rows:
-            raise NotFound(f"no recorded decision {decision}", remedy="begin again with the newest")
         end = bisect_left(rows, (until_at, ""), key=_place)
         if decision is not None:
-            end = min(end, bisect_left(rows, _place(self._rows[decision]), key=_place))
+            end = min(end, bisect_left(rows, _place(self.row(decision)), key=_place))
         begin = bisect_left(rows, (since_at, ""), key=_place)
         return rows[max(begin, end - limit) : max(begin, end)]
 
     def kept(self, decision: str) -> bool:
         """Whether it can be shown: a turn that did nothing is recorded only where it was certified."""
         return decision in self._rows
+
+    def row(self, decision: str) -> DecisionRow:
+        """What is listed of it. Raises `NotFound`."""
+        row = self._rows.get(decision)
+        if row is None:
+            raise NotFound(f"no recorded decision {decision}", remedy="begin again with the newest")
+        return row
 
     def proof(self, decision: str) -> Proof | None:
         """How good it was, where it was certified."""

@@ -188,6 +188,11 @@ async def test_recorded_decisions_are_shown_and_unknown_ones_are_not_found(rig: 
     whole = (await rig.ask("GET", f"/v1/decisions/{rows[-1]['id']}")).json()
     assert whole["plan"]["decision"] == rows[-1]["id"]
     assert whole["problem"]["snapshot"]
+    told = (await rig.ask("GET", f"/v1/decisions/{rows[-1]['id']}/told")).json()
+    action = told["plan"]["actions"][0]
+    assert action["because"].startswith("fits now: ") or " fit now at north" in action["because"], action
+    assert told["names"][action["job"]] == rig.world.job(action["job"]).name
+    assert (told["row"]["id"], told["pools"]) == (rows[-1]["id"], 1)
     replayed = await rig.ask("POST", f"/v1/decisions/{rows[-1]['id']}/replay", "pat")
     assert set(replayed.json()) == {"identical", "differences"}
     assert (await rig.ask("GET", "/v1/decisions/dec-none")).status == 404

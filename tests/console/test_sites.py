@@ -1,0 +1,109 @@
+"""The pages Sites and Decisions in real Chromium: drain a site, evict, join another; look at a decision and take it again."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.console.stage import Person, Stage
+from tests.support.waiting import wait_until
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def test_a_site_is_drained_and_taken_back(person: Callable[[str], Person], stage: Stage) -> None:
+    admin = person("admin")
+    page = admin.sign_in()
+    with stage.client() as client:
+        client.submit({"name": "long", "run": "sleep 600", "estimate": "3h", "resources": {"gpus": 2}})
+        wait_until(lambda: client.job("long").job.status == "RUNNING", "the job to run")
+    page.get_by_role("link", name="Sites", exact=True).click()
+    expect(page.get_by_role("table", name="Sites")).to_contain_text("2 of 8")
+    admin.picture("sites")
+    admin.audit()
+    page.get_by_role("link", name="north", exact=True).click()
+    expect(page.get_by_role("img", name="2 busy, 6 free").first).to_be_visible()
+    work = page.get_by_role("table", name="Work here")
+    expect(work.get_by_role("row", name="long")).to_contain_text("admin")
+    admin.picture("site")
+    admin.audit()
+    page.get_by_role("button", name="Drain", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("none of them is stopped")
+    dialog.get_by_label("By when").fill("30m")
+    expect(dialog).to_contain_text("Stops 1 job")
+    expect(dialog).to_contain_text("long of admin")
+    admin.picture("drain")
+    admin.audit()
+    dialog.get_by_label("By when").fill("20h")
+    expect(dialog).to_contain_text("none of them is stopped")
+    dialog.get_by_label("Why").fill(HOSTILE)
+    dialog.get_by_role("button", name="Drain").click()
+    expect(page.locator("h1 + span")).to_contain_text("draining")
+    expect(page.locator("main")).to_contain_text(HOSTILE)
+    page.get_by_role("button", name="Undrain").click()
+    page.get_by_role("dialog").get_by_role("button", name="Undrain").click()
+    expect(page.locator("h1 + span")).to_contain_text("ready")
+
+
+def test_a_job_is_evicted_and_what_is_wrong_is_said(person: Callable[[str], Person], stage: Stage) -> None:
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/sites/north")
+    page.get_by_role("button", name="Evict long").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Stops 1 job")
+    dialog.get_by_label("By when").fill("soon")
+    dialog.get_by_role("button", name="Evict").click()
+    expect(page.locator(".notice.bad")).to_contain_text("$.by")
+    page.get_by_role("button", name="Evict long").click()
+    dialog.get_by_role("button", name="Evict").click()
+    with stage.client() as client:
+        wait_until(lambda: client.job("long").job.status != "RUNNING", "the job to leave")
+        client.cancel("long")
+    expect(page.get_by_text("Nothing of ours runs here.")).to_be_visible()
+
+
+def test_who_may_not_is_not_asked(person: Callable[[str], Person]) -> None:
+    ada = person("ada")
+    ada.sign_in()
+    page = ada.open("/sites")
+    expect(page.get_by_role("table", name="Sites")).to_contain_text("north")
+    expect(page.get_by_role("button", name="Join a site")).to_have_count(0)
+    page.get_by_role("link", name="north", exact=True).click()
+    expect(page.get_by_role("table", name="Hosts of the site")).to_contain_text("north")
+    expect(page.get_by_role("button", name="Drain")).to_have_count(0)
+
+
+def test_another_site_joins_by_commands_to_copy(person: Callable[[str], Person], stage: Stage) -> None:
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/sites")
+    page.get_by_role("button", name="Join a site").click()
+    page.get_by_role("dialog").get_by_label("Site", exact=True).fill("south")
+    page.get_by_role("dialog").get_by_role("button", name="Make the token").click()
+    dialog = page.get_by_role("dialog", name="Join south")
+    expect(dialog).to_contain_text(f"dispatcher: {stage.url}")
+    expect(dialog).to_contain_text("federator-agent join --config site.yaml --token -")
+    admin.picture("join")
+    admin.audit()
+    dialog.get_by_role("button", name="Done").click()
+    with stage.client() as client:
+        assert [each.site for each in client.tokens() if each.site] == ["south"]
+
+
+def test_a_decision_is_looked_at_and_taken_again(person: Callable[[str], Person]) -> None:
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/decisions")
+    table = page.get_by_role("table", name="Recorded decisions, newest first")
+    expect(table.get_by_role("row").nth(1)).to_be_visible()
+    admin.picture("decisions")
+    admin.audit()
+    table.get_by_role("row").last.get_by_role("rowheader").get_by_role("link").click()
+    expect(page.get_by_role("table", name="Actions")).to_contain_text("long")
+    page.get_by_role("button", name="Decide again").click()
+    expect(page.get_by_text("Identical")).to_be_visible()
+    admin.picture("decision")
+    admin.audit()
+    page.get_by_role("link", name="The plan as of then").click()
+    expect(page.locator("h1").first).to_be_attached()
