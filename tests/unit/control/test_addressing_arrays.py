@@ -126,6 +126,11 @@ async def test_an_array_is_added_up(world: World) -> None:
     assert shown.ended == {"FAILED, exit-code 3": "1"}
     assert (shown.mean_run_s, shown.finished_at) == (60.0, None)
     assert shown.gpu_s == pytest.approx(120.0)
+    assert shown.waits == world.core.views.row(world.job(tasks[4])).because
+    assert shown.waits
+    for task in tasks[2:]:
+        await world.core.intake.cancel(ADA, task)
+    assert not world.core.views.array(BOB, world.job(tasks[5])).waits
     single = await world.submit(name="train")
     with pytest.raises(NotFound, match="train is not an array"):
         world.core.views.array(ADA, world.job(single))

@@ -14,6 +14,7 @@ from federator.kernel.errors import Invalid, Unavailable
 from federator.model.events import Alert, AlertKind
 from federator.model.jobs import Notify
 from federator.settings import NotificationSettings
+from federator.simulation.virtual_time import VirtualLoop, run
 from federator.store.memory import MemoryStore
 from tests.support.dispatch import ADA, BOB, World, make_world
 from tests.support.waiting import until
@@ -122,6 +123,27 @@ async def test_a_flood_waits_for_the_next_message(make: Make, post: Post) -> Non
         await asyncio.sleep(0)
         assert len(post.messages) == 1
         assert not world.job(second).notified
+
+
+def test_what_is_gathered_goes_out_when_its_time_has_come_though_nothing_else_happens(post: Post) -> None:
+    async def story(_: VirtualLoop) -> None:
+        given = NotificationSettings(gather_s=60.0, per_hour=1.0)
+        world = await make_world(notifications=given, reach=post.reach)
+        world.core.records.subscribe(world.core.notifications.note)
+        await world.add_site("north", gpus=4)
+        async with told(world):
+            await ended(world, notify=["end"])
+            await asyncio.sleep(59.0)
+            assert not post.messages
+            await asyncio.sleep(2.0)
+            assert len(post.messages) == 1
+            await ended(world, notify=["end"])
+            await asyncio.sleep(3500.0)
+            assert len(post.messages) == 1
+            await asyncio.sleep(100.0)
+            assert len(post.messages) == 2
+
+    run(story)
 
 
 async def test_what_cannot_be_delivered_is_given_up_and_the_next_is_tried(world: World, post: Post) -> None:
