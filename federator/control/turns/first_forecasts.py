@@ -19,8 +19,6 @@ MOST = 100
 
 async def note_first_forecasts(records: Records, jobs: JobViews, plan: Plan, now: float) -> None:
     """Keep what this plan says of jobs that wait, where it is the first that says anything."""
-    if not any(_is_first(records, waiting.job) for waiting in plan.waiting):
-        return
 
     def compute() -> Changes:
         changes = Changes(quiet=True)
@@ -30,16 +28,13 @@ async def note_first_forecasts(records: Records, jobs: JobViews, plan: Plan, now
     await records.transact(compute)
 
 
-def _is_first(records: Records, name: str) -> bool:
-    job = records.jobs.get(name)
-    return job is not None and job.status is JobStatus.PENDING and job.first_forecast is None
-
-
 def _with_forecasts(records: Records, jobs: JobViews, plan: Plan, now: float) -> Iterator[Job]:
     for waiting in plan.waiting:
         start_at, finish_at = waiting.expected_start_at, waiting.expected_finish_at
-        if start_at is not None and finish_at is not None and _is_first(records, waiting.job):
-            job = records.jobs[waiting.job]
+        job = records.jobs.get(waiting.job)
+        if job is None or job.status is not JobStatus.PENDING or job.first_forecast is not None:
+            continue
+        if start_at is not None and finish_at is not None:
             yield replace(job, first_forecast=_forecast(jobs, job, now, start_at, finish_at, waits=True))
 
 
