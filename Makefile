@@ -23,7 +23,7 @@ LINTED := federator agents providers policies tests tools docs/conf.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help testbed-oidc testbed-console demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz kills docs site lock clean
+.PHONY: help picture testbed-oidc testbed-console demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz kills docs site lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -69,6 +69,9 @@ testbed-kubernetes:  ## build a Kubernetes for the tests, once, outside the tree
 
 testbed-oidc:  ## install an OpenID Connect provider for the tests, once, outside the tree (half a minute)
 	@tests/testbeds/oidc/build.sh
+
+picture: $(VENV)/.dev-installed  ## take the picture of the plan that the README shows, from the demonstration (a minute)
+	@$(BIN)/python -m tests.console.picture docs/plan.png
 
 testbed-console:  ## install what checks the console's types and pages, once, outside the tree; wants Chromium too
 	@tests/testbeds/console/build.sh
