@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 from rich.text import Text
 
-from federator.cli.layout import NARROW, Column, table
+from federator.cli.layout import NARROW, PIPE_WIDTH, Column, table
 from federator.cli.output import ListOutput, facts, say, show, show_csv, show_data, width
 from federator.cli.phrases import NONE, counted, moment_at, plain, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
@@ -23,6 +23,8 @@ HOUR_S = 3600.0
 SHOWN = 12
 """Bars of one lane in the chart; the rest is counted."""
 MOST = 5000
+PIPED = 140
+"""A pipe is as wide as that here: it would take lines of any length."""
 GLYPHS = {
     BarState.ENDED: ("─", "dim"), BarState.RUNNING: ("█", "green"), BarState.STARTING: ("▓", "cyan"), BarState.BOOTING: ("◇", "cyan"),
     BarState.RESERVED: ("▒", "magenta"), BarState.PLANNED: ("░", "yellow"), BarState.LOCAL: ("·", "dim"),
@@ -112,14 +114,17 @@ def _draw(page: PlanPage, now: float, *, wide: bool, past: bool) -> None:
         say("nothing runs or is planned there in that time")
     else:
         at = page.taken_at if past else now
-        cells = max(16, (width() if not wide else 160) - (78 if width() >= NARROW else 52))
+        room = width() if width() < PIPE_WIDTH else PIPED
+        cells = max(16, room - (78 if room >= NARROW else 52))
         show(table(rows, _columns(page, at, cells), width=width(), wide=wide), "", _legend(page.bars))
     left = page.total - len(page.bars)
     rest = [counted(left, "more bar")] if left else []
     rest += [f"{counted(page.unplanned, 'waiting job')} without a start that can be foreseen"] * bool(
         page.unplanned
     )
-    rest += [f"{counted(page.outside, 'waiting job')} that the plan did not look at"] * bool(page.outside)
+    rest += [
+        f"{counted(page.outside, 'more job')} that wait for others, or for a turn to be looked at"
+    ] * bool(page.outside)
     if rest:
         show(Text(f"and {', '.join(rest)}", style="dim"))
 

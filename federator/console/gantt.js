@@ -228,8 +228,8 @@ export class Gantt {
     for (const lane of lanes) {
       for (const { bar, boxes } of lane.packed) {
         if (bar.end_at < this.since || bar.start_at > this.until) continue;
-        const x = Math.max(this.#left - 4, this.#x(bar.start_at));
-        const right = Math.min(this.#left + this.#width + 4, this.#x(bar.end_at));
+        const x = Math.max(this.#left, this.#x(bar.start_at));
+        const right = Math.min(this.#left + this.#width, this.#x(bar.end_at));
         const wide = Math.max(1, right - x - (right - x > 4 ? 1 : 0));
         let written = false;
         for (const box of boxes) {
@@ -240,7 +240,7 @@ export class Gantt {
           if (bar.deadline_at && bar.end_at > bar.deadline_at && bar.state !== "ended") late.push(`M${round(x + wide - 2)} ${round(y)}h2v${round(high)}h-2z`);
           if (!written && wide > 34 && high >= LABEL_HIGH && names.length < MOST_LABELS) {
             written = true;
-            names.push(label(bar, x, y, wide, Math.min(high, 40)));
+            names.push(label(bar, x, y, wide, bar.state === "ended" ? high : Math.min(high, 40)));
           }
         }
       }

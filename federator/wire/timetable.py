@@ -26,4 +26,4 @@ class PlanPage(msgspec.Struct, frozen=True, kw_only=True):
     unplanned: int = 0
     """So many of the waiting jobs that the decision looked at have no start that it could foresee."""
     outside: int = 0
-    """So many more jobs wait than it looked at; only of the newest decision."""
+    """So many more jobs wait, for other jobs or beyond what it looked at; only of the newest decision."""

@@ -125,7 +125,7 @@ def test_five_thousand_bars_of_a_thousand_gpus(person: Callable[[str], Person]) 
     someone.picture("plan-large")
     busy = page.evaluate(FLING)
     assert busy["drawn"] < MOST_DRAWN
-    assert busy["mean"] < 50.0, f"milliseconds of a frame; the slowest took {busy['worst']:.0f}"
+    assert busy["mean"] < 200.0, f"milliseconds of a frame; the slowest took {busy['worst']:.0f}"
 
 
 FLING = """async () => {

@@ -15,7 +15,7 @@ export const title = "Job";
 /** Parts of the page that have a module of their own: `part(view, context)` answers how to show a new state of the job, and how to end.
  * @typedef {{part: (view: HTMLElement, context: {go: (path: string) => void, again: () => void}) => {show: (detail: any, explanation: any) => void, close: () => void}}} PartModule */
 /** @type {(() => Promise<PartModule>)[]} */
-const PARTS = [];
+const PARTS = [() => import("../timeline.js"), () => import("../deadline.js")];
 
 const OVER = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
 

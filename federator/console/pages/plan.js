@@ -36,7 +36,7 @@ class PlanPage {
     this.timer = 0;
     this.asked = 0;
     this.problem = h("div");
-    this.summary = h("p", { class: "faint" });
+    this.summary = h("p", { class: "faint summary" });
     this.gantt = new Gantt({
       label: "What runs where and when",
       describe: (bar) => this.#describe(bar),
@@ -168,7 +168,7 @@ class PlanPage {
       `${number(running)} running`,
       `${number(planned)} planned`,
       unplanned && `${plural(unplanned, "waiting job")} without a start that can be foreseen`,
-      outside && `${plural(outside, "waiting job")} beyond what the plan looks at`,
+      outside && `${plural(outside, "more job")} that wait for others or for a turn to be looked at`,
       total > bars.length && `${plural(total - bars.length, "bar")} more than are drawn: choose a site or a shorter time`,
     ];
     show(this.summary, said.filter(Boolean).join(" · "), winner && !this.table.element.hidden ? "" : winner ? ` · ${winner}` : "");

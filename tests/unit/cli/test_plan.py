@@ -48,9 +48,10 @@ def test_each_piece_of_work_is_drawn_in_its_time(federator: Command) -> None:
         for (name, line), glyph in zip(lines.items(), "─█░", strict=True)
     }
     assert drawn["before"][1] < drawn["now"][0] < drawn["now"][1] < drawn["next"][0]
+    assert max(map(len, said.splitlines())) < 200, "also in a pipe, which takes any width"
     assert "next ×3" in lines["next"]
     assert (
-        "and 2 waiting jobs without a start that can be foreseen, 7 waiting jobs that the plan did not look at"
+        "and 2 waiting jobs without a start that can be foreseen, 7 more jobs that wait for others, or for a turn to be looked at"
         in said
     )
 
