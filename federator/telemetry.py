@@ -111,6 +111,41 @@ CATALOGUE = (
     Metric("federator_site_gpus", MetricType.GAUGE, "GPUs that a site lends.", ("site",)),
     Metric("federator_site_busy_gpus", MetricType.GAUGE, "Lent GPUs that are busy.", ("site",)),
     Metric(
+        "federator_site_report_age_seconds",
+        MetricType.GAUGE,
+        "Since when a site's newest report was made; absent for one that never reported.",
+        ("site",),
+    ),
+    Metric(
+        "federator_queue_jobs",
+        MetricType.GAUGE,
+        "Jobs of a queue, by `status`: `pending` or `placed`.",
+        ("queue", "status"),
+    ),
+    Metric(
+        "federator_queue_gpus",
+        MetricType.GAUGE,
+        "GPUs that jobs of a queue hold, parts of one as parts.",
+        ("queue",),
+    ),
+    Metric(
+        "federator_queue_guaranteed_gpus",
+        MetricType.GAUGE,
+        "GPUs that are guaranteed to a queue and those below it; absent without a guarantee.",
+        ("queue",),
+    ),
+    Metric(
+        "federator_queue_oldest_wait_seconds",
+        MetricType.GAUGE,
+        "Since when the longest waiting job of a queue was submitted; absent where none waits.",
+        ("queue",),
+    ),
+    Metric(
+        "federator_last_turn_timestamp_seconds",
+        MetricType.GAUGE,
+        "When a turn last came to its end without an error, in seconds since the epoch. One comes at least every `turn.heartbeat_s`.",
+    ),
+    Metric(
         "federator_turns_total",
         MetricType.COUNTER,
         "Turns, by the stage whose plan was committed.",

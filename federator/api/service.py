@@ -1,6 +1,6 @@
 """Health, metrics, and the API's own description: open to everyone who reaches the port."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from typing import Any
 
@@ -8,6 +8,7 @@ from aiohttp import web
 
 from federator.api.exchange import Call, json_response
 from federator.assembly import Core
+from federator.model.rules import GuaranteeRow
 from federator.telemetry import CONTENT_TYPE, METRICS, Metrics
 from federator.wire.jobfile import JobFile
 from federator.wire.schema import file_schema
@@ -46,11 +47,37 @@ def measure(core: Core, into: Metrics) -> None:
         into.forget(name)
         for status, number in by_status.items():
             into.set(name, number, status=status)
-    into.forget("federator_site_gpus")
-    into.forget("federator_site_busy_gpus")
+    for name in ("gpus", "busy_gpus", "report_age_seconds"):
+        into.forget(f"federator_site_{name}")
     for site in sites:
         into.set("federator_site_gpus", site.gpus, site=site.name)
         into.set("federator_site_busy_gpus", site.busy, site=site.name)
+        if site.age_s is not None:
+            into.set("federator_site_report_age_seconds", site.age_s, site=site.name)
+    _measure_queues(core, into)
+
+
+def _measure_queues(core: Core, into: Metrics) -> None:
+    """Of each queue itself, those below it left out: sums are for whoever asks."""
+    records, now = core.records, core.clock.now()
+    for name in ("jobs", "gpus", "guaranteed_gpus", "oldest_wait_seconds"):
+        into.forget(f"federator_queue_{name}")
+    placed, gpus = Counter[str](), defaultdict[str, float](float)
+    for placement in records.open_placements.values():
+        if not placement.ended:
+            queue = records.jobs[placement.job].queue
+            placed[queue] += 1
+            gpus[queue] += placement.gpus
+    pending = records.index.pending_by_queue()
+    for queue in placed.keys() | pending.keys():
+        into.set("federator_queue_jobs", pending.get(queue, 0), queue=queue, status="pending")
+        into.set("federator_queue_jobs", placed[queue], queue=queue, status="placed")
+        into.set("federator_queue_gpus", gpus[queue], queue=queue)
+    for queue, at in records.index.oldest_pending().items():
+        into.set("federator_queue_oldest_wait_seconds", max(0.0, now - at), queue=queue)
+    for rule in records.policies.rules:
+        if isinstance(rule, GuaranteeRow) and not rule.model:
+            into.set("federator_queue_guaranteed_gpus", rule.gpus, queue=rule.queue)
 
 
 async def job_schema(_call: Call) -> dict[str, Any]:

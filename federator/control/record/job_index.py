@@ -97,6 +97,14 @@ class JobIndex:
                 found[queue] = found.get(queue, 0) + len(ids)
         return found
 
+    def oldest_pending(self) -> dict[str, float]:
+        """When the longest waiting job of each queue itself was submitted."""
+        found: dict[str, float] = {}
+        for (_, queue, _, _), ids in self.cells(JobStatus.PENDING):
+            at = self._jobs[ids[0]].submitted_at
+            found[queue] = min(at, found.get(queue, at))
+        return found
+
     def cells(self, status: JobStatus) -> list[tuple[CellKey, list[str]]]:
         """The cells of that status with their ids, in order; not to be changed."""
         return [(cell, ids) for cell, ids in self._cells.items() if cell[2] is status and ids]

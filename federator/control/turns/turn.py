@@ -135,6 +135,7 @@ class Turn:
             self.wake()
             return None
         self.failed = []
+        METRICS.set("federator_last_turn_timestamp_seconds", self._clock.now())
         return plan
 
     async def _set_aside_at_fault(self) -> bool:
