@@ -20,8 +20,7 @@ from federator.planning.places.candidates import machines
 from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.scheduling.model_arrays import numbers_of
 from federator.planning.scheduling.objective import Evaluator
-from federator.planning.world.buckets import BUCKETS
-from federator.planning.world.free_hours import hours_row
+from federator.planning.world.buckets import BUCKETS, hours_row
 from federator.planning.world.prices import cost, never_usd
 from federator.planning.world.problem import ClassKey
 

@@ -8,8 +8,8 @@ rest at that one; the evaluator charges a schedule likewise, for all that it has
 
 import numpy as np
 
-from federator.planning.world.buckets import BUCKETS
-from federator.planning.world.free_hours import EDGES_H, Floats, Ints, free_hours, hours_row
+from federator.planning.world.buckets import BUCKETS, hours_row
+from federator.planning.world.free_hours import EDGES_H, Floats, Ints, free_hours
 from federator.planning.world.problem import World
 
 EDGES_S: Floats = EDGES_H * 3600.0

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.planning.places.host_sets import HostSet
-from federator.planning.world.buckets import BUCKETS_H
-from federator.planning.world.room import GPU_HOURS
+from federator.planning.world.buckets import BUCKETS_H, GPU_HOURS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -16,11 +15,6 @@ Ints = NDArray[np.int64]
 KINDS = ((GPU_HOURS, 1.0), ("core-hours", 1e-3), ("gib-hours", 1.0 / 1024.0))
 """Names of the rows, and their units in what hosts are counted in: GPUs, milli-cores, MiB. Small numbers, since solvers like them alike."""
 EDGES_H = np.array(BUCKETS_H)
-
-
-def hours_row(place: str, bucket: int, kind: str = GPU_HOURS) -> str:
-    """The name of the row of a place's hours in a bucket."""
-    return f"{kind}/{place}/{BUCKETS_H[bucket]:g}h"
 
 
 def free_hours(host_set: HostSet, now: float) -> Floats:

@@ -3,33 +3,28 @@
 The prices are those that the problem brings along, of the model of the turn before. Where there are none, nothing is said.
 """
 
-from bisect import bisect_right
 from collections.abc import Mapping
+from itertools import pairwise
 
-from federator.planning.world.buckets import BUCKETS_H
-
-GPU_HOURS = "hours"
-"""Rows of GPU-hours are named `hours/PLACE/LOWh`."""
+from federator.planning.world.buckets import BUCKETS_H, hours_row
 
 
 class Room:
     """The prices of one problem, by place."""
 
     def __init__(self, prices: Mapping[str, float]) -> None:
-        """Take from prices by row those of GPU-hours. Duals have either sign, as who wrote them counts."""
+        """`prices`: by the names of rows. Duals have either sign, as who wrote them counts."""
+        self._prices = prices
         self._of: dict[str, list[tuple[float, float, float]]] = {}
-        for name, usd in prices.items():
-            kind, _, rest = name.partition("/")
-            if kind != GPU_HOURS or not usd:
-                continue
-            place, _, low = rest.rpartition("/")
-            low_h = float(low.removesuffix("h"))
-            high_h = BUCKETS_H[min(bisect_right(BUCKETS_H, low_h), len(BUCKETS_H) - 1)]
-            self._of.setdefault(place, []).append((low_h, high_h, abs(usd)))
 
     def usd(self, place: str, begin_h: float, end_h: float) -> float:
         """Of one GPU there from then to then, in hours from now."""
+        if place not in self._of:
+            self._of[place] = [
+                (low_h, high_h, abs(usd))
+                for bucket, (low_h, high_h) in enumerate(pairwise(BUCKETS_H))
+                if (usd := self._prices.get(hours_row(place, bucket)))
+            ]
         return sum(
-            usd * max(0.0, min(high_h, end_h) - max(low_h, begin_h))
-            for low_h, high_h, usd in self._of.get(place, ())
+            usd * max(0.0, min(high_h, end_h) - max(low_h, begin_h)) for low_h, high_h, usd in self._of[place]
         )

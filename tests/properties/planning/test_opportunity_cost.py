@@ -9,7 +9,7 @@ from federator.model.plans import Place
 from federator.model.snapshot import JobView, Outside, Problem
 from federator.planning.linear import columns as cut
 from federator.planning.scheduling.objective import DISPLACED, Evaluator
-from federator.planning.world.free_hours import hours_row
+from federator.planning.world.buckets import hours_row
 from federator.planning.world.problem import World
 from federator.solving.certify import certify
 from federator.solving.decide import decide

@@ -19,7 +19,7 @@ from federator.planning.plans.differences import completed
 from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world import window
-from federator.planning.world.free_hours import hours_row
+from federator.planning.world.buckets import hours_row
 from federator.planning.world.outlook import expected
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
