@@ -61,8 +61,9 @@ class PlatformAlerts:
                 if why := self._inventory.unseen(member.id):
                     lost.setdefault(member.site, {})[member.id] = why
         for site, unseen in lost.items():
-            told = "; ".join(f"{host}: {why}" for host, why in list(unseen.items())[:MOST_HOSTS])
             many = len(hosts[site]) > 1
+            each = [f"{host}: {why}" if many else why for host, why in unseen.items()]
+            told = "; ".join(each[:MOST_HOSTS])
             count = f"{len(unseen)} of {len(hosts[site])} hosts are not heard: " if many else ""
             rest = "; and more" if len(unseen) > MOST_HOSTS else ""
             text = f"site {site}: {count}{told}{rest}"

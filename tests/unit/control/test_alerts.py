@@ -203,7 +203,7 @@ async def test_a_site_that_stays_away_and_a_gpu_that_stays_sick_are_told_once_a_
     kinds = {alert.kind: alert for alert in box.taken}
     assert sorted(kinds) == [AlertKind.SITE, AlertKind.GPU]
     assert len(box.taken) == 2
-    assert kinds[AlertKind.SITE].text == "site north: north: not heard for 10m10s"
+    assert kinds[AlertKind.SITE].text == "site north: not heard for 10m10s"
     assert kinds[AlertKind.GPU].text.startswith("GPU 2 of host-3 at lab")
     assert kinds[AlertKind.GPU].text.endswith("takes no new work: it is lost from the bus")
     await look(86_400.0)
