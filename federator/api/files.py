@@ -17,6 +17,7 @@ from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, OutputPart
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.tars import members
+from federator.model.jobs import JobStatus
 from federator.ports import Blobs
 
 GZIP = "application/gzip"
@@ -73,7 +74,9 @@ async def outputs(call: Call) -> web.StreamResponse:
     if collected is None:
         spec = call.core.records.spec(call.job.spec_hash)
         why = "nothing has been collected yet" if spec.outputs else "its job file names none under `outputs`"
-        raise NotFound(f"{call.job.name} has no outputs: {why}")
+        runs = call.job.status is JobStatus.RUNNING
+        remedy = "while it runs, its owner copies files with federator copy JOB:PATH ." if runs else None
+        raise NotFound(f"{call.job.name} has no outputs: {why}", remedy=remedy)
     placement = call.core.records.placements.get(collected.placement)
     parts = _by_rank(collected.parts, placement.members if placement else ())
     file = await asyncio.to_thread(_archive, call.core.blobs, parts)

@@ -50,6 +50,8 @@ VERBS: dict[str, dict[str, str]] = {
     "Inside a running job": {
         "exec": "federator.cli.tunnels:exec_command",
         "port-forward": "federator.cli.tunnels:port_forward",
+        "copy": "federator.cli.copy:copy",
+        "notebook": "federator.cli.notebook:notebook",
     },
     "Change": {
         "update": "federator.cli.jobs:update",

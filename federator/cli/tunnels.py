@@ -12,7 +12,7 @@ from federator.cli.exits import OK
 from federator.cli.jobs import JobName
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client
-from federator.kernel.errors import Conflict, FederatorError, Invalid, Unavailable
+from federator.kernel.errors import FederatorError, Invalid, Unavailable
 from federator.wire import tunnel
 
 if TYPE_CHECKING:
@@ -124,12 +124,8 @@ async def _show(inside: "Tunnel") -> int:
             end = tunnel.read_end(bytes((channel,)) + data)
             if end.exit_code is not None:
                 return end.exit_code
-            raise _fault(end.error or "it ended without an exit code", lost=end.lost)
+            raise end.fault()
     raise Unavailable("the connection to the job was lost")
-
-
-def _fault(said: str, *, lost: bool) -> FederatorError:
-    return Unavailable(said) if lost else Conflict(said)
 
 
 class Pair(NamedTuple):
@@ -182,10 +178,10 @@ def _pair(text: str) -> Pair:
 
 
 async def _forward(connection: Connection, job: str, pairs: list[Pair], rank: int) -> int:
-    async with open_client(connection) as client, contextlib.AsyncExitStack() as stack:
+    async with open_client(connection, long_patience=True) as client, contextlib.AsyncExitStack() as stack:
         record = (await client.job(job)).job
         for pair in pairs:
-            forwarded = _Forwarded(client, record.id, tunnel.Forward(pair.remote), rank)
+            forwarded = Forwarded(client, record.id, tunnel.Forward(pair.remote), rank)
             try:
                 server = await asyncio.start_server(forwarded.serve, LOOPBACK, pair.local)
             except OSError as error:
@@ -202,8 +198,8 @@ async def _forward(connection: Connection, job: str, pairs: list[Pair], rank: in
     return OK
 
 
-class _Forwarded:
-    """Connections to one port."""
+class Forwarded:
+    """Connections to one port of a job. `serve` takes each."""
 
     def __init__(self, client: "AsyncClient", job: str, request: tunnel.Forward, rank: int) -> None:
         self._client = client
@@ -233,7 +229,7 @@ async def _couple(inside: "Tunnel", reader: asyncio.StreamReader, writer: asynci
             elif channel == tunnel.END:
                 end = tunnel.read_end(bytes((channel,)) + data)
                 if end.error:
-                    raise _fault(end.error, lost=end.lost)
+                    raise end.fault()
     except ConnectionError:
         return  # whoever has asked here has left
     finally:
@@ -260,7 +256,7 @@ async def _pipe(connection: Connection, job: str, request: tunnel.Forward, rank:
                 elif channel == tunnel.END:
                     end = tunnel.read_end(bytes((channel,)) + data)
                     if end.error:
-                        raise _fault(end.error, lost=end.lost)
+                        raise end.fault()
         finally:
             typing.cancel()
             await asyncio.gather(typing, return_exceptions=True)

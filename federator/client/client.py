@@ -5,16 +5,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from federator.client.copies import CopyVerbs
 from federator.client.pooled import PooledTransport
 from federator.client.progress import Tell
 from federator.client.transport import DEFAULT_SERVER, Bearer
-from federator.client.tunnels import TunnelVerbs
 from federator.client.verbs import WORKDIR_MIB, Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.route import Way
 
 
-class AsyncClient(Verbs, TunnelVerbs):
+class AsyncClient(Verbs, CopyVerbs):
     """One federation, asked by one person: its dispatcher, or the addresses of all of them with commas in between.
 
     `patience_s` is for how long calls are repeated while the dispatcher does not answer; `on_wait` hears of each repetition. `ca` is the PEM file of the

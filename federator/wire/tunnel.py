@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 
+from federator.kernel.errors import Conflict, FederatorError, Unavailable
 from federator.wire.jsontext import Reader
 
 STDIN, STDOUT, STDERR, END, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -68,6 +69,11 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
     lost: bool = False
     """The tunnel broke, or could not be made just now: trying again may help."""
+
+    def fault(self) -> FederatorError:
+        """The error that it tells of."""
+        said = self.error or "it ended without an exit code"
+        return Unavailable(said) if self.lost else Conflict(said)
 
 
 _request: Reader[Request] = Reader(Request)

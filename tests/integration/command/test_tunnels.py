@@ -190,6 +190,56 @@ def test_the_timeline_says_who_was_in(federation: Federation, job: str) -> None:
     assert "secret" not in shown
 
 
+def test_files_are_copied_out_and_in(federation: Federation, job: str, tmp_path: Path) -> None:
+    script = "rm -rf here; mkdir -p 'a b/deep'; echo one >'a b/deep/x'; ln -sf deep/x 'a b/link'; chmod +x 'a b/deep/x'; echo two >y"
+    assert federation.run("exec", "-n", job, "--", "sh", "-c", script).returncode == 0
+    copied = federation.run("copy", f"{job}:a b", "here", cwd=tmp_path)
+    assert (copied.returncode, copied.stdout) == (0, "here\n")
+    assert ((tmp_path / "here/deep/x").read_text(), (tmp_path / "here/link").readlink()) == (
+        "one\n",
+        Path("deep/x"),
+    )
+    assert os.access(tmp_path / "here/deep/x", os.X_OK)
+    assert federation.run("copy", f"{job}:y", str(tmp_path)).returncode == 0
+    assert (tmp_path / "y").read_text() == "two\n"
+    (tmp_path / "here/new").write_bytes(os.urandom(3_000_000))
+    assert federation.run("copy", str(tmp_path / "here"), f"{job}:").returncode == 0
+    assert federation.run("copy", str(tmp_path / "y"), f"{job}:here/z").returncode == 0
+    listed = federation.run(
+        "exec", "-n", job, "--", "sh", "-c", "cat here/z here/link; cksum <here/new; ls -A"
+    )
+    ours = subprocess.run(
+        ["cksum"], input=(tmp_path / "here/new").read_bytes(), capture_output=True, check=True
+    )
+    assert listed.stdout.startswith(f"two\none\n{ours.stdout.decode()}")
+    assert ".federator-copy" not in listed.stdout
+    again = federation.run("copy", str(tmp_path / "here"), f"{job}:")
+    assert (again.returncode, "has a folder here already" in again.stderr) == (6, True)
+    again = federation.run("copy", f"{job}:here", str(tmp_path))
+    assert (again.returncode, "there is a folder" in again.stderr) == (6, True)
+    assert federation.run("copy", f"{job}:none", str(tmp_path)).returncode == 3
+    assert federation.run("copy", "a", "b").returncode == 2
+
+
+def test_what_a_job_sends_stays_where_it_belongs(federation: Federation, tmp_path: Path) -> None:
+    """A job may bring a `tar` of its own."""
+    inside = "i=tarfile.TarInfo('ok/../../out'); i.size=1; t.addfile(i, io.BytesIO(b'x')); t.close()"
+    (tmp_path / "tar").write_text(
+        f"#!/usr/bin/env python3\nimport tarfile, io, sys\nt=tarfile.open(fileobj=sys.stdout.buffer, mode='w|gz'); {inside}\n"
+    )
+    (tmp_path / "tar").chmod(0o755)
+    with running(
+        federation, f"mkdir bin ok; {HOLD}", "--env", "PATH=bin:/usr/local/bin:/usr/bin:/bin"
+    ) as job:
+        assert federation.run("copy", str(tmp_path / "tar"), f"{job}:bin/").returncode == 0
+        (tmp_path / "in").mkdir()
+        copied = federation.run("copy", f"{job}:ok", str(tmp_path / "in"))
+        assert (copied.returncode, "is not unpacked: ok/../../out" in copied.stderr) == (2, True), (
+            copied.stderr
+        )
+        assert sorted(each.name for each in tmp_path.rglob("*")) == ["in", "tar"]
+
+
 def test_a_port_is_reached_and_only_one_of_the_job(federation: Federation) -> None:
     serve = (
         "echo hello > hello; exec python3 -u -c 'import http.server as h, socketserver as s\n"

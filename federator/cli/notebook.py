@@ -1,0 +1,183 @@
+"""`notebook`: a Jupyter on somebody's GPU, opened here through a forwarded port."""
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from federator.cli.exits import exit_of
+from federator.cli.job_options import AS_WRITTEN, JobOptions
+from federator.cli.phrases import plain
+from federator.cli.session import HERE, Connection, open_client
+from federator.cli.tunnels import LOOPBACK, Forwarded
+from federator.kernel.errors import Conflict, FederatorError, Invalid, Unavailable
+from federator.model.jobs import TERMINAL, Job, JobStatus
+from federator.wire import tunnel
+
+if TYPE_CHECKING:
+    from federator.client import AsyncClient
+
+USUAL_PORT = 8888
+FIRST_PORT, PORTS = 20_000, 12_000
+"""Where Jupyter listens in the job: below the ports that systems hand out by themselves, and hardly the same for two jobs of one host."""
+BEGIN_S = 180.0
+"""Real seconds that Jupyter may take until it listens."""
+LOOK_S = 0.5
+MISSING = 127
+NOTEBOOKS = "**/*.ipynb"
+RUN = """command -v jupyter >/dev/null || {{ echo 'there is no jupyter on PATH' >&2; exit {missing}; }}
+umask 077
+JUPYTER_TOKEN=$(head -c 24 /dev/urandom | od -A n -t x1 | tr -d ' \\n')
+export JUPYTER_TOKEN
+echo "$JUPYTER_TOKEN" >{note}
+umask 022
+exec jupyter lab --no-browser --allow-root --ip={loopback} --port={port} --ServerApp.port_retries=0
+"""
+"""The token is made in the job, and read through the tunnel: it stands in no record and no log."""
+NOTE = ".federator-notebook"
+READ = f"cat {NOTE} && rm {NOTE}"
+
+
+def notebook(
+    *,
+    options: JobOptions = AS_WRITTEN,
+    workdir: Path | None = None,
+    image: str | None = None,
+    setup: str | None = None,
+    port: Annotated[int, Parameter(name=("-p", "--port"))] = USUAL_PORT,
+    connection: Connection = HERE,
+) -> int:
+    """Run a Jupyter in the federation and open it here, until Ctrl-C.
+
+    A job is submitted that runs `jupyter lab`, which the site or the image must have. Once it listens, its address is printed, with a
+    token of its own, on 127.0.0.1 of this machine. Ctrl-C ends the job; notebooks in its work folder are kept as its outputs, for
+    `federator download`.
+
+    Parameters
+    ----------
+    workdir:
+        Folder to take along.
+    image:
+        Container image that has a Jupyter.
+    setup:
+        Script that runs before, such as 'pip install jupyterlab'.
+    port:
+        Port of this machine; another where it is taken.
+    """
+    if not 0 <= port <= 65_535:
+        raise Invalid(f"cannot be {port}", field="--port", remedy="write 1 to 65535")
+    if options.array or (options.nodes or 1) > 1:
+        raise Invalid("a notebook is one job on one node", field="--array" if options.array else "--nodes")
+    inside = FIRST_PORT + secrets.randbelow(PORTS)
+    run = RUN.format(missing=MISSING, loopback=LOOPBACK, port=inside, note=NOTE)
+    document: dict[str, object] = {"name": "notebook", "outputs": [NOTEBOOKS], **options.fields(), "run": run}
+    document |= {name: value for name, value in (("image", image), ("setup", setup)) if value}
+    return asyncio.run(_notebook(connection, document, workdir, tunnel.Forward(inside), port))
+
+
+async def _notebook(
+    connection: Connection,
+    document: dict[str, object],
+    workdir: Path | None,
+    inside: tunnel.Forward,
+    port: int,
+) -> int:
+    async with open_client(connection, long_patience=True) as client:
+        submitted = await client.submit(document, workdir=workdir)
+        job = submitted.jobs[0]
+        _say(f"{submitted.name} is {job}")
+        try:
+            await _running(client, job)
+            async with contextlib.AsyncExitStack() as stack:
+                forwarded = Forwarded(client, job, inside, 0)
+                server = await _server(forwarded, port)
+                stack.callback(server.close)
+                await _listening(client, job, inside)
+                token = await _token(client, job)
+                local = server.sockets[0].getsockname()[1]
+                print(f"http://{LOOPBACK}:{local}/lab?token={token}", flush=True)
+                _say("Ctrl-C ends it")
+                ended = (await client.wait(job)).job
+        except (FederatorError, asyncio.CancelledError):
+            await client.cancel(job)
+            _say(f"{job} is being cancelled; federator download {job} fetches its notebooks")
+            raise
+        _say(f"{ended.status}: {ended.because}")
+        return exit_of(ended)
+
+
+async def _running(client: "AsyncClient", job: str) -> None:
+    """Return when it runs, telling what it waits for. Raises `Conflict` when it has ended."""
+    async for event in client.events(job):
+        if event.text:
+            _say(f"{event.status}: {event.text}")
+        if event.status == JobStatus.RUNNING:
+            return
+        if event.status in TERMINAL:
+            raise _ended((await client.job(job)).job)
+
+
+async def _listening(client: "AsyncClient", job: str, inside: tunnel.Forward) -> None:
+    """Return when it can be reached. Raises `Conflict` when it has ended, `Unavailable` when it takes too long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(BEGIN_S):
+            while not await _reached(client, job, inside):
+                record = (await client.job(job)).job
+                if record.terminal:
+                    raise _ended(record)
+                await asyncio.sleep(LOOK_S)
+            return
+    raise Unavailable(
+        f"Jupyter does not listen after {BEGIN_S:g} s", remedy=f"federator logs {job} has what it says"
+    )
+
+
+async def _reached(client: "AsyncClient", job: str, inside: tunnel.Forward) -> bool:
+    """Whether it answers a request."""
+    try:
+        async with client.tunnel(job, inside) as through:
+            await through.send(tunnel.STDIN, b"HEAD /api HTTP/1.0\r\n\r\n")
+            async for channel, _ in through.frames():
+                return channel == tunnel.STDOUT
+    except Conflict:
+        return False
+    return False
+
+
+async def _token(client: "AsyncClient", job: str) -> str:
+    said = b""
+    request = tunnel.Exec(("sh", "-c", READ))
+    async with client.tunnel(job, request) as through:
+        await through.close_input()
+        async for channel, data in through.frames():
+            said += data if channel == tunnel.STDOUT else b""
+    token = said.decode(errors="replace").strip()
+    if not token.isalnum():
+        raise Conflict("the token of the notebook cannot be read", remedy=f"federator logs {job} may say why")
+    return token
+
+
+async def _server(forwarded: Forwarded, port: int) -> asyncio.Server:
+    """Listens here, on another port where that one is taken."""
+    try:
+        return await asyncio.start_server(forwarded.serve, LOOPBACK, port)
+    except OSError:
+        return await asyncio.start_server(forwarded.serve, LOOPBACK, 0)
+
+
+def _ended(record: Job) -> Conflict:
+    if record.outcome is not None and record.outcome.exit_code == MISSING:
+        remedy = "name an image that has it with --image, or write --setup 'pip install jupyterlab'"
+        return Conflict("there is no jupyter where the job ran", remedy=remedy)
+    return Conflict(
+        f"the job has ended: {record.status}, {record.because}",
+        remedy=f"federator logs {record.id} has what it said",
+    )
+
+
+def _say(text: str) -> None:
+    print(plain(text), file=sys.stderr, flush=True)

@@ -1,0 +1,164 @@
+"""Files to and from a running job: a gzipped tar through a tunnel, which a shell and `tar` in the job make or unpack.
+
+It is kept on disk here before anything is unpacked, so a connection that breaks leaves nothing half done; what comes from the job is unpacked as
+outputs are, never beyond where it is meant to go.
+"""
+
+import asyncio
+import stat
+import tarfile
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, NamedTuple
+
+from federator.client.tunnels import Tunnel, TunnelVerbs
+from federator.client.workdir import unpack
+from federator.kernel.errors import Conflict, Invalid, NotFound, TooLarge
+from federator.kernel.quantities import format_bytes
+from federator.wire import tunnel
+
+MOST_BYTES = 256 * 2**30
+"""Of one archive, packed."""
+MOST_SAID = 2000
+CHANGED, THERE, MISSING = 1, 95, 96
+"""Exit codes: GNU tar's where a file grew while it was read, and our scripts' own."""
+_OUT = f"""[ -e "$1" ] || exit {MISSING}
+p=$1; [ ! -d "$p" ] || p=$(cd "$p" && pwd -P) || exit 2
+flat=; if tar --help 2>&1 | grep -q hard-dereference; then flat=--hard-dereference; fi
+exec tar $flat -c -z -f - -C "$(dirname -- "$p")" -- "$(basename -- "$p")"
+"""
+_IN = f"""p=$1 n=$2; if [ -d "$p" ]; then d=$p; else d=$(dirname -- "$p"); n=$(basename -- "$p"); fi
+[ -d "$d" ] || exit {MISSING}; [ ! -d "$d/$n" ] || exit {THERE}
+t=$(mktemp -d "$d/.federator-copy.XXXXXX") || exit 2
+trap 'rm -rf "$t"' EXIT; trap 'exit 129' HUP TERM INT
+tar -x -z -o -f - -C "$t" && mv -f -- "$t/$2" "$d/$n"
+"""
+
+
+class _Ended(NamedTuple):
+    code: int
+    said: str
+    """On standard error, the last of it."""
+
+
+class CopyVerbs(TunnelVerbs):
+    """Copies, as users make them."""
+
+    async def copy_from(self, job: str, path: str, into: Path | str, *, rank: int = 0) -> Path:
+        """Copy a file or folder of a running job, named from its work folder or by its whole path, to `into`, or into that if it is a folder; where it is now.
+
+        Raises `NotFound` when it is not there, `Conflict` when a folder of that name is here already, `Invalid` for a link that leads out of it.
+        """
+        target = Path(into)
+        with TemporaryFile(prefix="federator-") as archive:
+            ended = await self._piped(job, rank, ("sh", "-c", _OUT, "sh", path), None, archive)
+            if ended.code == MISSING:
+                raise NotFound(
+                    f"the job has no {path}", remedy="name it from its work folder, or by its whole path"
+                )
+            if ended.code and not (ended.code == CHANGED and " as we read it" in ended.said):
+                raise Conflict(f"{path} cannot be copied: {ended.said or f'exit code {ended.code}'}")
+            archive.seek(0)
+            return await asyncio.to_thread(_unpacked, archive, target)
+
+    async def copy_to(self, job: str, source: Path | str, path: str, *, rank: int = 0) -> None:
+        """Copy a file or folder of this machine into a running job, to `path`, or into that if it is a folder. Links go along as links; sockets and devices do not.
+
+        Raises `NotFound` when the folder round it is not there, `Conflict` when `path` has a folder of that name.
+        """
+        given = Path(source)
+        with TemporaryFile(prefix="federator-") as archive:
+            name = await asyncio.to_thread(_pack, given, archive)
+            archive.seek(0)
+            ended = await self._piped(job, rank, ("sh", "-c", _IN, "sh", path, name), archive, None)
+        if ended.code == MISSING:
+            raise NotFound(
+                f"the job has no folder for {path}", remedy="make it with federator exec, or name another"
+            )
+        if ended.code == THERE:
+            raise Conflict(
+                f"the folder {path} of the job has a folder {name} already",
+                remedy="remove it there, or name another",
+            )
+        if ended.code:
+            raise Conflict(f"{given} cannot be copied: {ended.said or f'exit code {ended.code}'}")
+
+    async def _piped(
+        self, job: str, rank: int, command: tuple[str, ...], given: IO[bytes] | None, into: IO[bytes] | None
+    ) -> _Ended:
+        """Run a command with that as input, and its output there. Raises `TooLarge` for too much of it."""
+        said, size = b"", 0
+        async with self.tunnel(job, tunnel.Exec(command=command), rank=rank) as inside:
+            sending = asyncio.ensure_future(_send(inside, given))
+            try:
+                async for channel, data in inside.frames():
+                    if channel == tunnel.STDOUT and into is not None:
+                        size += len(data)
+                        if size > MOST_BYTES:
+                            raise TooLarge(
+                                f"it is over {format_bytes(MOST_BYTES)}, packed", remedy="copy less at a time"
+                            )
+                        into.write(data)
+                    elif channel == tunnel.STDERR:
+                        said = (said + data)[-MOST_SAID:]
+                    elif channel == tunnel.END:
+                        return _ended(tunnel.read_end(bytes((channel,)) + data), said)
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+        raise AssertionError("a tunnel ends with its end")
+
+
+async def _send(inside: Tunnel, given: IO[bytes] | None) -> None:
+    while given is not None and (data := await asyncio.to_thread(given.read, tunnel.DATA_BYTES)):
+        await inside.send(tunnel.STDIN, data)
+    await inside.close_input()
+
+
+def _ended(end: tunnel.End, said: bytes) -> _Ended:
+    if end.exit_code is None:
+        raise end.fault()
+    shown = "".join(each if each.isprintable() else " " for each in said.decode(errors="replace"))
+    return _Ended(end.exit_code, shown.strip())
+
+
+def _unpacked(archive: IO[bytes], target: Path) -> Path:
+    """Beside where it goes, then moved there in one step."""
+    into = target.is_dir()
+    folder = target if into else target.parent
+    if not folder.is_dir():
+        raise Invalid(f"there is no folder {folder}", field="TARGET", remedy="make it, or name another")
+    with TemporaryDirectory(prefix=".federator-copy-", dir=folder) as scratch:
+        unpack(archive, Path(scratch))
+        found = list(Path(scratch).iterdir())
+        if len(found) != 1:
+            raise Invalid(f"the job has sent {len(found)} things in place of one")
+        place = target / found[0].name if into else target
+        folders = [each for each in (place, found[0]) if each.is_dir() and not each.is_symlink()]
+        if folders and (place.exists() or place.is_symlink()):
+            what = "a folder" if place in folders else "a file"
+            raise Conflict(f"there is {what} {place} already", remedy="remove it, or name another")
+        found[0].replace(place)
+    return place
+
+
+def _pack(source: Path, archive: IO[bytes]) -> str:
+    """It under its own name, which is answered."""
+    if not source.exists():
+        raise Invalid(f"{source} is not there", field="SOURCE")
+    found = source.resolve()
+    with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
+        tar.add(found, arcname=found.name, filter=_plain)
+    if archive.tell() > MOST_BYTES:
+        raise TooLarge(f"{source} is over {format_bytes(MOST_BYTES)}, packed", remedy="copy less at a time")
+    return found.name
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Whose it is here says nothing there."""
+    if not (entry.isfile() or entry.isdir() or entry.issym() or entry.islnk()):
+        return None
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode = stat.S_IMODE(entry.mode) & 0o777
+    return entry
