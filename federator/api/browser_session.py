@@ -21,7 +21,7 @@ from federator.api.people import sign_in, who_is
 from federator.client.sign_in import Provider, SignInQuestion, credential
 from federator.kernel.errors import Forbidden, Invalid, TooMany, Unauthenticated, Unavailable
 from federator.wire.jsontext import read
-from federator.wire.sign_in import SessionRequest, SessionStart
+from federator.wire.sign_in import SessionRequest, SessionStart, SignInWay
 
 COOKIE = "federator_session"
 PENDING = "federator_sign_in"
@@ -86,7 +86,7 @@ async def begin(call: Call) -> web.Response:
 async def start(call: Call) -> web.Response:
     """Where the browser goes to sign in with OpenID Connect."""
     require_own_page(call.request)
-    way = await sign_in(call)
+    way = await _way(call)
     question = SignInQuestion(call.request.headers["Origin"] + LANDING)
     async with _place(), aiohttp.ClientSession() as session:
         page = await Provider(way, session, _proxies(call)).page(question)
@@ -108,10 +108,17 @@ async def _redeem(call: Call, given: SessionRequest) -> str:
     question = _unpacked(call.request.cookies.get(PENDING, ""))
     if question is None or question.state != given.state:
         raise Unauthenticated("this browser has begun no such sign-in", remedy="sign in again")
-    way = await sign_in(call)
+    way = await _way(call)
     async with _place(), aiohttp.ClientSession() as session:
         tokens = await Provider(way, session, _proxies(call)).redeem(question, given.code)
     return credential("", "", way, tokens).token
+
+
+async def _way(call: Call) -> SignInWay:
+    """As for the command, but without a refresh token: a browser signs in again by itself while the provider remembers it."""
+    way = await sign_in(call)
+    scopes = tuple(each for each in way.scopes if each != "offline_access")
+    return msgspec.structs.replace(way, scopes=scopes)
 
 
 def _place() -> asyncio.Semaphore:

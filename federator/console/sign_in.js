@@ -1,5 +1,5 @@
 // The page on which a browser signs in: with a token, or at the organisation's OpenID Connect provider.
-import { get, post, request } from "./api.js";
+import { get, post, Problem, request } from "./api.js";
 import { problemBox } from "./dialog.js";
 import { h, show } from "./dom.js";
 import { field, text } from "./form.js";
@@ -39,12 +39,14 @@ export async function signIn(view, why, onDone) {
 
   const given = new URLSearchParams(location.search);
   if (location.pathname === "/sign-in") {
+    // A link may bring a token, which no server is sent. It signs nobody in by itself: it may be somebody else's.
+    token.input.value = location.hash.slice(1);
     history.replaceState(null, "", sessionStorage.getItem(RETURN) ?? "/");
     sessionStorage.removeItem(RETURN);
     if (given.has("code")) {
       show(said, "Signing in …");
       await attempt({ code: given.get("code") ?? "", state: given.get("state") ?? "" });
-    } else if (given.has("error")) show(said, problemBox(new Error(`the provider refuses: ${given.get("error_description") ?? given.get("error")}`)));
+    } else if (given.has("error")) show(said, problemBox(new Problem({ detail: `the provider refuses: ${given.get("error_description") ?? given.get("error")}` })));
   }
   try {
     const way = await get("/v1/sign-in");

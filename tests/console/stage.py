@@ -143,6 +143,8 @@ class Person:
     def __init__(self, page: Page, stage: Stage, name: str) -> None:
         self.page, self.stage, self.name = page, stage, name
         self.faults: list[str] = []
+        self.elsewhere: tuple[str, ...] = ()
+        """Addresses beside the dispatcher's that the browser may go to."""
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("request", self._see)
@@ -191,7 +193,9 @@ class Person:
             self.faults.append(message.text)
 
     def _see(self, request: Any) -> None:
-        if not request.url.startswith((self.stage.url, "data:", "blob:")):
+        of_others = self.elsewhere and request.frame.url.startswith(self.elsewhere)
+        known = (self.stage.url, "data:", "blob:", *self.elsewhere)
+        if not of_others and not request.url.startswith(known):
             self.faults.append(f"asked for {request.url}")
 
 
@@ -211,4 +215,5 @@ def people(browser: Browser, stage: Stage) -> Iterator[Callable[[str], Person]]:
     finally:
         for each in made:
             each.page.context.close()
-    assert not [fault for each in made for fault in each.faults]
+    faults = [fault for each in made for fault in each.faults]
+    assert not faults, faults

@@ -17,13 +17,13 @@ def test_sign_in_look_and_sign_out(person: Callable[[str], Person]) -> None:
     admin.audit()
     admin.picture("sign-in")
     admin.sign_in()
-    expect(page.locator("tbody tr")).to_contain_text("north")
+    expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")
     assert page.evaluate("document.cookie") == "", "scripts do not see the cookie"
     (cookie,) = page.context.cookies()
     assert cookie["httpOnly"]
     assert cookie["sameSite"] == "Strict"
     page.reload()
-    expect(page.locator("tbody tr")).to_contain_text("north")
+    expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_visible()
     assert page.context.cookies() == []
@@ -40,9 +40,21 @@ def test_session_ends_with_the_token(person: Callable[[str], Person], stage: Sta
 
 def test_dispatcher_goes_and_comes_back(person: Callable[[str], Person], stage: Stage) -> None:
     page = person("admin").sign_in()
-    expect(page.locator("tbody tr")).to_contain_text("north")
+    expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")
     stage.kill()
     expect(page.locator(".cut")).to_contain_text("does not answer")
-    expect(page.locator("tbody tr")).to_contain_text("north")  # what was known stays
+    expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")  # what was known stays
     stage.serve()
     expect(page.locator(".cut")).to_be_hidden()
+
+
+def test_a_link_may_bring_a_token_and_signs_nobody_in_by_itself(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    page = person("admin").page
+    page.goto(f"{stage.url}/sign-in#{stage.tokens['admin']}")
+    expect(page.get_by_label("Token")).to_have_value(stage.tokens["admin"])
+    assert "#" not in page.url
+    assert page.context.cookies() == []
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")

@@ -49,6 +49,11 @@ class Federation:
         self._clients: dict[str, AsyncClient] = {}
 
     @property
+    def console(self) -> str:
+        """Where a browser finds the console, with the administrator's token filled in."""
+        return f"{self.server}/sign-in#{self.admin_token}"
+
+    @property
     def admin(self) -> AsyncClient:
         """The administrator's client."""
         return self._client("admin", self.admin_token)

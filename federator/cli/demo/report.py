@@ -58,12 +58,13 @@ def heading(text: str) -> RenderableType:
     return Text(f"\n{text}", style="bold cyan")
 
 
-def next_steps(server: str, token: str, folder: Path) -> list[str]:
+def next_steps(server: str, token: str, console: str, folder: Path) -> list[str]:
     """What to type while the federation is left up."""
     command = own_command()
     return [
         f"export FEDERATOR_SERVER={server} FEDERATOR_TOKEN={token}",
         f"{command} top",
+        f"xdg-open {console}    # the console, in a browser",
         f"{command} explain review-figures",
         f"{command} demo --stop {folder}    # ends it and removes its folder",
     ]

@@ -89,7 +89,7 @@ async def _demonstrate(place: Place, world: DemoWorld, json: Path | None, *, kee
         write_result(json, told.result)
     if keep:
         show(heading("It is still up. Type next"))
-        for line in next_steps(federation.server, federation.admin_token, place.folder):
+        for line in next_steps(federation.server, federation.admin_token, federation.console, place.folder):
             print(f"  {line}")
     else:
         show(heading("Type next"))

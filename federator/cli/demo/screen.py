@@ -39,6 +39,8 @@ class Frame(msgspec.Struct, frozen=True):
     began_at: float
     notes: tuple[str, ...] = ()
     outage: str = ""
+    console: str = ""
+    """Where a browser shows the same."""
 
 
 class Screen(Protocol):
@@ -159,7 +161,8 @@ def _head(frame: Frame) -> RenderableType:
     first = Text(f"{when}  {frame.title}", style="bold", no_wrap=True, overflow="ellipsis")
     second = Text(frame.outage or frame.phase, no_wrap=True, overflow="ellipsis")
     second.stylize("bold white on red" if frame.outage else "bold green")
-    return Group(first, second, Text(""))
+    link = f"In a browser: {frame.console}" if frame.console else ""
+    return Group(first, second, Text(link, no_wrap=True, overflow="ignore"))
 
 
 def _sites_and_queues(overview: Overview, width: int) -> RenderableType:

@@ -42,6 +42,7 @@ async def play(federation: Federation, world: DemoWorld, screen: Screen) -> Stor
     began_s = time.monotonic()
     screen.say("starting a dispatcher and three sites, each a process of its own")
     await federation.start_dispatcher()
+    screen.say(f"a browser shows it at {federation.console}")
     await federation.apply_policies(world.policy_text)
     await federation.start_sites(world.sites)
     work = federation.folder / "work"

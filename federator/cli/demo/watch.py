@@ -117,6 +117,7 @@ class Watch:
                 began_at=self._federation.origin_at,
                 notes=tuple(self._notes[-10:]),
                 outage=self.outage,
+                console=self._federation.console,
             )
         )
 
