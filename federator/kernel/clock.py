@@ -109,5 +109,5 @@ def parse_clock(text: str) -> Clock:
         if clock is not None and clock.factor > 0:
             return clock
     raise ValueError(
-        f"clock: {text!r} is neither 'system' nor 'scaled:FACTOR@ORIGIN', for example 'scaled:60@1760000000'"
+        f"{text!r} is neither 'system' nor 'scaled:FACTOR@ORIGIN', for example 'scaled:60@1760000000'"
     )

@@ -43,8 +43,8 @@ class Meter:
 
     def __init__(self) -> None:
         self._used: dict[str, Used] = {}
-        self._cpu_s: dict[Path, float] = {}
-        """Processor time of each rank, as it was read last."""
+        self._cpu_s: dict[Path, float] | None = None
+        """Processor time of each rank, as it was read last; None: nobody has looked, and what runs already may have been counted by an earlier process."""
 
     def look(
         self,
@@ -58,13 +58,21 @@ class Meter:
         pids = traces.processes_of(rank.directory for rank in ranks if not cgroups.of(rank.directory))
         taken = {rank.directory: _taken(rank.directory, pids.get(rank.directory, ())) for rank in ranks}
         pace = passed_s / real_s if real_s > 0 else 0.0
-        self._used = {
-            name: self._after(self._used.get(name, Used()), each, taken, gpus, passed_s, pace)
-            for name, each in running.items()
-        }
+        now_s = {folder: found.cpu_s for folder, found in taken.items()}
+        before_s = now_s if self._cpu_s is None else self._cpu_s
         # What ended meanwhile has taken its processor time with it where no group counts it.
-        self._cpu_s = {
-            folder: max(found.cpu_s, self._cpu_s.get(folder, 0.0)) for folder, found in taken.items()
+        self._cpu_s = {folder: max(cpu_s, before_s.get(folder, 0.0)) for folder, cpu_s in now_s.items()}
+        grown_s = {folder: cpu_s - before_s.get(folder, 0.0) for folder, cpu_s in self._cpu_s.items()}
+        self._used = {
+            name: self._after(
+                self._used.get(name, Used()),
+                each,
+                taken,
+                gpus,
+                passed_s,
+                pace * sum(grown_s[r.directory] for r in each),
+            )
+            for name, each in running.items()
         }
         return self._used
 
@@ -75,14 +83,13 @@ class Meter:
         taken: Mapping[Path, _Taken],
         gpus: Mapping[int, Gpu],
         passed_s: float,
-        pace: float,
+        cpu_s: float,
     ) -> Used:
-        grown_s = sum(max(0.0, taken[r.directory].cpu_s - self._cpu_s.get(r.directory, 0.0)) for r in ranks)
         memory_mib = sum(taken[rank.directory].memory_bytes for rank in ranks) >> 20
         after = replace(
             before,
             sampled_s=before.sampled_s + passed_s,
-            cpu_s=before.cpu_s + grown_s * pace,
+            cpu_s=before.cpu_s + cpu_s,
             memory_peak_mib=max(before.memory_peak_mib, memory_mib),
         )
         held = [gpus[number] for rank in ranks for number in rank.slot.gpus if number in gpus]

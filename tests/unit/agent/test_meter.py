@@ -22,6 +22,13 @@ def gpu(index: int, percent: int | None, used_mib: int = 0) -> Gpu:
     return Gpu(index, name="A100", used_mib=used_mib, utilisation_percent=percent)
 
 
+def meter() -> Meter:
+    """One that has looked already."""
+    made = Meter()
+    made.look({}, {}, 0.0, 0.0)
+    return made
+
+
 def test_gpus_are_added_up_and_idle_time_begins_anew_with_each_work(tmp_path: Path) -> None:
     made, running = Meter(), {"p": [rank(tmp_path, 0, 2)]}
     gpus = {0: gpu(0, 100, 500), 1: gpu(1, 70, 9000), 2: gpu(2, 0, 900)}
@@ -62,7 +69,7 @@ def test_processor_time_and_memory_of_real_processes(tmp_path: Path, grouped: bo
             (group / "cgroup.procs").write_text(f"{process.pid}\n")
             (group / "memory.stat").write_text("cache 5\nrss 33554432\n")
             (tmp_path / cgroups.MARK).write_text(f"{group}\n")
-        used = Meter().look({"p": [rank(tmp_path)]}, {}, 10.0, 10.0)["p"]
+        used = meter().look({"p": [rank(tmp_path)]}, {}, 10.0, 10.0)["p"]
     finally:
         process.kill()
         process.communicate()
@@ -76,10 +83,21 @@ def test_a_unified_group_counts_for_itself(tmp_path: Path) -> None:
     (group / "cpu.stat").write_text("usage_usec 5000000\nuser_usec 1\n")
     (group / "memory.stat").write_text("anon 1048576\nfile 99\n")
     (tmp_path / cgroups.MARK).write_text(f"{group}\n")
-    made, running = Meter(), {"p": [rank(tmp_path)]}
+    made, running = meter(), {"p": [rank(tmp_path)]}
     assert made.look(running, {}, 10.0, 10.0)["p"] == Used(sampled_s=10.0, cpu_s=5.0, memory_peak_mib=1)
     (group / "cpu.stat").write_text("usage_usec 11000000\n")
     assert made.look(running, {}, 10.0, 10.0)["p"].cpu_s == 11.0
     assert made.look(running, {}, 100.0, 10.0)["p"].sampled_s == 120.0
     (group / "cpu.stat").write_text("usage_usec 12000000\n")
     assert made.look(running, {}, 100.0, 10.0)["p"].cpu_s == 21.0, "a clock ten times as fast"
+
+
+def test_an_agent_that_starts_again_does_not_count_what_ran_before(tmp_path: Path) -> None:
+    group = tmp_path / "group"
+    group.mkdir()
+    (group / "cpu.stat").write_text("usage_usec 36000000000\n")
+    (tmp_path / cgroups.MARK).write_text(f"{group}\n")
+    made, running = Meter(), {"p": [rank(tmp_path)]}
+    assert made.look(running, {}, 10.0, 10.0)["p"].cpus == 0.0
+    (group / "cpu.stat").write_text("usage_usec 36040000000\n")
+    assert made.look(running, {}, 10.0, 10.0)["p"].cpu_s == 40.0
