@@ -68,8 +68,7 @@ LEFT_OUT = {
     "begin": "submit it then, or with 'every' in a job file",
     "hold": "federator hold it after it is submitted",
     "no-requeue": "work that is lost with a machine starts again",
-    "mail-type": "write 'notify: [end, fail]' in a job file",
-    "mail-user": "notify in a job file tells its owner",
+    "mail-user": "the dispatcher knows where you are reached",
     "priority": "write --priority 0 to 100",
     "nice": "write --priority 0 to 100",
     "export": "your environment does not go along; name variables, as in --env NAME=VALUE",
@@ -206,6 +205,25 @@ def _image(job: _Job, value: str) -> None:
     job.put("image", value.removeprefix("docker://").replace("#", "/"))
 
 
+MAIL = {
+    "BEGIN": ["start"],
+    "END": ["end"],
+    "FAIL": ["fail"],
+    "ALL": ["start", "end", "fail"],
+    "NONE": [],
+    "ARRAY_TASKS": [],
+}
+
+
+def _mail(job: _Job, value: str) -> None:
+    """What it asks to be mailed of, as far as people are told of that here."""
+    words = [word.strip().upper() for word in value.split(",")]
+    if told := list(dict.fromkeys(each for word in words for each in MAIL.get(word, ()))):
+        job.put("notify", told)
+    if left := [word for word in words if word not in MAIL]:
+        job.note(f"--mail-type={','.join(left)} is left out: write notify in a job file")
+
+
 SBATCH: Mapping[str, Callable[[_Job, str], None]] = {
     "job-name": _name,
     "array": lambda job, value: job.put("array", value),
@@ -216,6 +234,7 @@ SBATCH: Mapping[str, Callable[[_Job, str], None]] = {
     "signal": _signal,
     "export": _export,
     "container-image": _image,
+    "mail-type": _mail,
 }
 SIZES = (
     "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gres", "gpus", "gpus-per-node", "gpus-per-task", "mem", "mem-per-cpu",

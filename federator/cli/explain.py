@@ -80,7 +80,7 @@ def show_previews(jobs: "Sequence[WrittenJob]", output: Output, connection: Conn
 
 
 async def _preview(job: "WrittenJob", client: "Verbs") -> Preview:
-    return await client.preview(job.document)
+    return await job.sent(client.preview)
 
 
 def show_changes(jobs: Sequence[str], patch: JobPatch, output: Output, connection: Connection) -> int:

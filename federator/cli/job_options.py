@@ -66,6 +66,15 @@ class JobOptions:
         ),
     ] = ()
 
+    notify: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Tell you of it: start, end, fail, deadline-at-risk or idle-gpus; may be given several times.",
+        ),
+    ] = ()
+
     def fields(self) -> dict[str, object]:
         """As fields of a job file. Raises `Invalid`."""
         plain = (
@@ -85,6 +94,7 @@ class JobOptions:
         }
         given["env"] = dict(_assignment(word) for word in self.env)
         given["outputs"] = list(self.outputs)
+        given["notify"] = [each.strip() for word in self.notify for each in word.split(",")]
         given["deadline"] = _instant(self.deadline) if self.deadline else None
         given["after"] = _after(self.after)
         return {name: value for name, value in given.items() if value not in (None, [], {})}

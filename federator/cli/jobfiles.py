@@ -5,13 +5,14 @@ again, with its own clock.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from federator.cli.batch_scripts import is_script, read_script
 from federator.cli.job_options import JobOptions
+from federator.cli.phrases import plain
 from federator.kernel.errors import Invalid, Permanent
 from federator.wire.faults import every_fault, in_lines, line_at, raise_all
 from federator.wire.jobfile import BLOB_PREFIX, read_job
@@ -20,6 +21,7 @@ from federator.wire.named_files import read_text
 from federator.wire.yamltext import Document, read_documents, write_document
 
 STDIN = Path("-")
+T = TypeVar("T")
 LINES = (".ndjson", ".jsonl")
 PLACEHOLDER = BLOB_PREFIX + "0" * 64
 
@@ -36,11 +38,25 @@ class WrittenJob(NamedTuple):
     lines: Mapping[str, int] = {}
     """Of each value in it, by its path."""
     file: Path = STDIN
+    soft: tuple[str, ...] = ()
+    """Fields that it does without where the dispatcher refuses them: a script is not refused for its mail address."""
 
     def text(self) -> str:
         """The job file, as YAML."""
         folder = {} if self.workdir is None else {"workdir": str(self.workdir)}
         return write_document({**folder, **self.document})
+
+    async def sent(self, send: Callable[[dict[str, object]], Awaitable[T]]) -> T:
+        """What `send` answers to it; without those of its soft fields that are refused, which is said."""
+        try:
+            return await send(self.document)
+        except Invalid as error:
+            left = (error.field or "").removeprefix("$.")
+            if left not in self.soft:
+                raise
+            print(f"note: {left} is left out: {plain(error.message)}", file=sys.stderr)
+            document = {name: value for name, value in self.document.items() if name != left}
+            return await self._replace(document=document).sent(send)
 
     def where(self, field: str) -> str:
         """File and line where that field is written, or what would hold it."""
@@ -73,7 +89,8 @@ def read_jobs(path: Path, options: JobOptions | None = None) -> list[WrittenJob]
         if document.value is not None:
             try:
                 job = checked(_changed(document, options), folder)
-                jobs.append(job._replace(file=path, notes=(*notes, *job.notes)))
+                soft = ("notify",) if is_script(path, text) else ()
+                jobs.append(job._replace(file=path, notes=(*notes, *job.notes), soft=soft))
             except Permanent as fault:
                 faults.append(fault)
             except ExceptionGroup as group:

@@ -138,9 +138,10 @@ def submit(
 async def _submit_one(client: "Verbs", jobs: "list[WrittenJob]") -> list[SubmitResult]:
     from federator.cli.gpu_models import model_note
 
-    with jobs[0].told_in_lines():
-        submitted = await client.submit(jobs[0].document, workdir=jobs[0].workdir)
-    if submitted.jobs and (note := await model_note(client, jobs[0].document, submitted.jobs[0])):
+    job = jobs[0]
+    with job.told_in_lines():
+        submitted = await job.sent(partial(client.submit, workdir=job.workdir))
+    if submitted.jobs and (note := await model_note(client, job.document, submitted.jobs[0])):
         print(f"note: {plain(note)}", file=sys.stderr)
     return [SubmitResult(1, submitted=submitted)]
 

@@ -9,7 +9,7 @@ from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
 from federator.cli.output import ListOutput, Output, say_error, show_data, show_rows
 from federator.cli.phrases import counted, plain
-from federator.cli.policy_files import Written, read_set
+from federator.cli.policy_files import FileOption, Written, read_set
 from federator.cli.policy_replay import replay
 from federator.cli.sanitize import harmless
 from federator.cli.session import HERE, Connection, ask
@@ -42,18 +42,22 @@ def show(*, output: Output = "table", connection: Connection = HERE) -> None:
 
 
 @app.command
-def validate(*files: Files, allow_empty: AllowEmpty = False, connection: Connection = HERE) -> int:
+def validate(
+    *files: Files, file: FileOption = (), allow_empty: AllowEmpty = False, connection: Connection = HERE
+) -> int:
     """Check a set without applying it."""
-    written = read_set(files, allow_empty=allow_empty)
+    written = read_set((*files, *file), allow_empty=allow_empty)
     verdict, _ = ask(connection, lambda client: client.validate_policies(written.text))
     documents, rules = counted(len(verdict.documents), "document"), counted(verdict.rules, "rule")
     return _show_verdict(verdict, written, f"valid: {documents}, {rules}", verdict.access)
 
 
 @app.command
-def diff(*files: Files, output: Output = "table", connection: Connection = HERE) -> int:
+def diff(
+    *files: Files, file: FileOption = (), output: Output = "table", connection: Connection = HERE
+) -> int:
     """Show how a set differs from the one in force: by document, and by what will hold."""
-    written = read_set(files, allow_empty=True)
+    written = read_set((*files, *file), allow_empty=True)
     found, _ = ask(connection, lambda client: client.diff_policies(written.text))
     if output in ("json", "yaml"):
         show_data(found, output)
@@ -81,6 +85,7 @@ def diff(*files: Files, output: Output = "table", connection: Connection = HERE)
 @app.command
 def apply(
     *files: Files,
+    file: FileOption = (),
     reason: Annotated[str, Parameter(name=("-m", "--reason"))] = "",
     allow_empty: AllowEmpty = False,
     connection: Connection = HERE,
@@ -93,7 +98,7 @@ def apply(
         Why; kept with the version.
     """
     _require(reason, "write why, as in -m 'let research burst at night'")
-    written = read_set(files, allow_empty=allow_empty)
+    written = read_set((*files, *file), allow_empty=allow_empty)
     verdict, _ = ask(connection, lambda client: client.apply_policies(written.text, reason))
     documents = counted(len(verdict.documents), "document")
     return _show_verdict(

@@ -3,7 +3,9 @@
 import re
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from cyclopts import Parameter
 
 from federator.kernel.errors import Invalid, Permanent
 from federator.wire.named_files import read_text
@@ -26,6 +28,18 @@ class Written(NamedTuple):
     def located(self, sentence: str) -> str:
         """The sentence with file and own line in place of the text's line."""
         return _LINE.sub(lambda found: self.where(int(found[1])), sentence)
+
+
+FileOption = Annotated[
+    tuple[Path, ...],
+    Parameter(
+        name=("-f", "--file"),
+        consume_multiple=True,
+        negative="",
+        show_default=False,
+        help="The same, as an option.",
+    ),
+]
 
 
 def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:

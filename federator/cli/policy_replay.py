@@ -15,7 +15,7 @@ from federator.cli.live import LIVE, since_s, take
 from federator.cli.output import say_error
 from federator.cli.phrases import plain
 from federator.cli.planner import ready_planner
-from federator.cli.policy_files import Written, read_set
+from federator.cli.policy_files import FileOption, Written, read_set
 from federator.cli.session import HERE, Connection, ask
 from federator.cli.simulate import Progress
 from federator.kernel.errors import FederatorError, Invalid, Permanent
@@ -36,9 +36,7 @@ class _Load(NamedTuple):
 
 def replay(
     *files: Path,
-    file: Annotated[
-        tuple[Path, ...], Parameter(name=("-f", "--file"), consume_multiple=True, negative="")
-    ] = (),
+    file: FileOption = (),
     since: Annotated[str, Parameter(group=LIVE)] = "7d",
     world: Path | None = None,
     trace: Path | None = None,
@@ -56,8 +54,6 @@ def replay(
     ----------
     files:
         YAML files, or folders of them; together they are the whole proposed set.
-    file:
-        The same, as an option.
     since:
         The load of so long a time until now.
     world:

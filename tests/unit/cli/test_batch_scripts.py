@@ -4,12 +4,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from aiohttp import web
 
+from federator.api.problems import problem_of
 from federator.cli.batch_scripts import is_script, read_script
 from federator.cli.sbatch_values import deadline_of, seconds_of
 from federator.kernel.errors import Invalid
+from federator.wire.http import Submitted
 from federator.wire.jobfile import read_job
+from tests.support.fake_dispatcher import FakeDispatcher
+from tests.unit.cli.conftest import Command
 
 
 def job_of(*lines: str, body: str = "echo hi", shell: str = "/bin/sh") -> tuple[dict[str, Any], str]:
@@ -47,6 +53,8 @@ SBATCH: list[tuple[str, dict[str, object]]] = [
     ("--signal=B:SIGUSR1@120", {"checkpoint": {"signal": "USR1", "grace": "120s"}}),
     ("--export=NONE,A=1,B=x", {"env": {"A": "1", "B": "x"}}),
     ("--container-image=docker://nvcr.io#nvidia/pytorch:24.01", {"image": "nvcr.io/nvidia/pytorch:24.01"}),
+    ("--mail-type=END,FAIL,ARRAY_TASKS", {"notify": ["end", "fail"]}),
+    ("--mail-type=NONE", {}),
     ("--requeue --chdir=/data  # as always", {"workdir": "/data"}),
 ]
 
@@ -79,7 +87,7 @@ def test_a_bsub_line_comes_to_fields_of_a_job_file(line: str, fields: dict[str, 
     [
         ("#SBATCH -p gpu", "line 2: --partition is left out: queues here are named by --queue"),
         ("#SBATCH --frobnicate=3", "line 2: --frobnicate is left out"),
-        ("#SBATCH --mail-type END", "--mail-type is left out"),
+        ("#SBATCH --mail-type END,STAGE_OUT", "--mail-type=STAGE_OUT is left out: write notify"),
         ("#SBATCH --export=ALL", "your environment does not go along"),
         ("#SBATCH -d singleton", "--dependency singleton is left out"),
         ("#SBATCH -N 2", "on every node, not on the first alone"),
@@ -157,3 +165,26 @@ def test_times_are_as_slurm_has_them() -> None:
     assert deadline_of("2026-12-01T08:00:00Z", now) == "2026-12-01T08:00:00+00:00"
     with pytest.raises(ValueError, match="25:00"):
         deadline_of("25:00", now)
+
+
+def test_a_script_is_not_refused_for_its_mail(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path
+) -> None:
+    (tmp_path / "train.sbatch").write_text("#!/bin/bash\n#SBATCH --mail-type=END\ntrue\n")
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        if "notify" in await request.json():
+            raise_for = Invalid("there is no address for ada", field="$.notify", remedy="leave it out")
+            return web.Response(
+                status=400,
+                body=msgspec.json.encode(problem_of(raise_for)),
+                content_type="application/problem+json",
+            )
+        return web.Response(status=201, body=msgspec.json.encode(Submitted(("job-1",), "train")))
+
+    fake.handle("POST /v1/jobs", take)
+    ran = federator("submit", str(tmp_path / "train.sbatch"))
+    assert (ran.code, ran.out) == (0, "job-1\n"), ran.err
+    assert "note: notify is left out: there is no address for ada" in ran.err
+    (tmp_path / "job.yaml").write_text("run: x\nnotify: [end]\n")
+    assert federator("submit", str(tmp_path / "job.yaml")).code == 2
