@@ -17,6 +17,7 @@ from pathlib import Path
 COLUMNS = 110
 PROMPT = re.compile(r"@@(\d+)@@ ")
 _INTERRUPT = b"\x03"
+_WRITTEN_OVER = re.compile(r"[^\n]*\r\x1b\[K")
 
 
 class Terminal:
@@ -38,7 +39,7 @@ class Terminal:
         )
         os.close(theirs)
         self._screen = ours
-        self.printed = ""
+        self._came = self.printed = ""
         self.busy = True
         self.exit_code = 0
         self.settle(within_s=60)
@@ -46,7 +47,7 @@ class Terminal:
     def type(self, command: str) -> None:
         """Type a command and Enter."""
         assert not self.busy, f"this terminal still runs something: {self.printed[-500:]}"
-        self.printed, self.busy = "", True
+        self._came, self.printed, self.busy = "", "", True
         os.write(self._screen, command.encode() + b"\n")
 
     def interrupt(self) -> None:
@@ -68,7 +69,8 @@ class Terminal:
         return True
 
     def _take(self, text: str) -> None:
-        self.printed += text.replace("\r", "")
+        self._came += text
+        self.printed = _as_shown(self._came)
         prompt = PROMPT.search(self.printed)
         if prompt is not None:
             self.busy, self.exit_code = False, int(prompt[1])
@@ -90,3 +92,8 @@ def _foreground(screen: int) -> int:
     with contextlib.suppress(OSError):
         return os.tcgetpgrp(screen)
     return 0
+
+
+def _as_shown(text: str) -> str:
+    """What is left on the screen of lines that were written over."""
+    return _WRITTEN_OVER.sub("", text.replace("\r\n", "\n")).replace("\r", "")
