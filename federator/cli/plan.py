@@ -68,9 +68,12 @@ def show_plan(
     """
 
     async def asked(client: "Verbs") -> PlanPage:
-        name = decision or (await _decision_at(client, at) if at else "")
-        first = await client.plan(decision=name, limit=1)
-        now = first.taken_at or first.since_at + HOUR_S
+        shown, name = await client.plan(limit=1), decision
+        if at:
+            name = await _decision_at(client, at, shown.taken_at or time.time())
+        if name:
+            shown = await client.plan(decision=name, limit=1)
+        now = shown.taken_at or time.time()
         return await client.plan(
             decision=name,
             since=now - back * HOUR_S,
@@ -91,9 +94,9 @@ def show_plan(
         _draw(page, now, wide=output == "wide", past=bool(at or decision))
 
 
-async def _decision_at(client: "Verbs", at: str) -> str:
+async def _decision_at(client: "Verbs", at: str, now: float) -> str:
     """The newest recorded decision up to then that planned ahead. Raises `NotFound`."""
-    until_at = moment_at(at, "--at", time.time())
+    until_at = moment_at(at, "--at", now)
     rows = [
         row for row in await client.decisions(last=10_000) if row.at <= until_at and row.stages != "quick"
     ]
@@ -122,9 +125,9 @@ def _draw(page: PlanPage, now: float, *, wide: bool, past: bool) -> None:
     rest += [f"{counted(page.unplanned, 'waiting job')} without a start that can be foreseen"] * bool(
         page.unplanned
     )
-    rest += [
-        f"{counted(page.outside, 'more job')} that wait for others, or for a turn to be looked at"
-    ] * bool(page.outside)
+    rest += [f"{counted(page.outside, 'more job')} waiting for others, or for a turn to be looked at"] * bool(
+        page.outside
+    )
     if rest:
         show(Text(f"and {', '.join(rest)}", style="dim"))
 

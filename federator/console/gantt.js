@@ -60,6 +60,9 @@ export class Gantt {
     this.height = 0;
     this.drawn = 0;
     this.frame = 0;
+    /** Now, as it was when it was last followed. */
+    this.seen = at;
+    this.dragged = false;
 
     this.axis = svg("svg", { class: "gantt-axis", height: AXIS, width: "100%", "aria-hidden": "true" });
     this.drawing = svg("g");
@@ -99,12 +102,23 @@ export class Gantt {
     if (this.current && !this.byId.has(this.current)) this.#point(null);
   }
 
+  /** Let the time in sight go on with the clock, where now is in sight. */
+  follow() {
+    const at = this.options.now();
+    const passed = at - this.seen;
+    const inSight = this.seen >= this.since && this.seen <= this.until;
+    if (inSight && passed < (2 / this.#width) * (this.until - this.since)) return;
+    if (!inSight) this.seen = at;
+    else if (!this.dragged) this.look(this.since + passed, this.until + passed);
+  }
+
   /** Show this time. @param {number} since @param {number} until */
   look(since, until) {
     const length = Math.min(LONGEST_S, Math.max(SHORTEST_S, until - since));
     const middle = (since + until) / 2;
     this.since = middle - length / 2;
     this.until = middle + length / 2;
+    this.seen = this.options.now();
     this.options.onWindow?.(this.since, this.until);
     this.redraw();
   }
@@ -166,9 +180,9 @@ export class Gantt {
     let top = GAP / 2;
     this.byId.clear();
     this.lanes = (this.packed ?? []).map((each) => {
-      const row = each.packed.length ? Math.max(high, each.rows === 1 ? 14 : 0) : 0;
+      // A lane is never lower than its lines of text, and its rows fill it.
+      const row = each.packed.length ? Math.max(high, (this.#left ? 30 : 14) / each.rows) : 0;
       const placed = { ...each, top: top + strip, row };
-      // A lane is never lower than its two lines of text.
       top += strip + Math.max(each.rows * row, this.#left ? 30 : each.packed.length ? 14 : 2) + GAP;
       for (const found of each.packed) this.byId.set(found.bar.id, { ...found, at: placed });
       return placed;
@@ -307,6 +321,7 @@ export class Gantt {
     );
     area.addEventListener("pointerdown", (event) => {
       if (event.button || event.target === area) return;
+      this.dragged = true;
       drag = { x: event.clientX, y: event.clientY, since: this.since, until: this.until, top: area.scrollTop, moved: false };
     });
     area.addEventListener("pointermove", (event) => {
@@ -323,9 +338,13 @@ export class Gantt {
     area.addEventListener("pointerup", (event) => {
       const clicked = drag && !drag.moved ? this.#under(event) : null;
       drag = null;
+      this.dragged = false;
       if (clicked) this.options.open(clicked);
     });
-    area.addEventListener("pointercancel", () => (drag = null));
+    area.addEventListener("pointercancel", () => {
+      drag = null;
+      this.dragged = false;
+    });
     area.addEventListener("pointerleave", () => !drag && this.#point(null));
     area.addEventListener("keydown", (event) => this.#key(event));
     area.addEventListener("blur", () => this.#point(null));

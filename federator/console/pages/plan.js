@@ -168,11 +168,12 @@ class PlanPage {
       `${number(running)} running`,
       `${number(planned)} planned`,
       unplanned && `${plural(unplanned, "waiting job")} without a start that can be foreseen`,
-      outside && `${plural(outside, "more job")} that wait for others or for a turn to be looked at`,
+      outside && `${plural(outside, "more job")} waiting for others, or for a turn to be looked at`,
       total > bars.length && `${plural(total - bars.length, "bar")} more than are drawn: choose a site or a shorter time`,
     ];
     show(this.summary, said.filter(Boolean).join(" · "), winner && !this.table.element.hidden ? "" : winner ? ` · ${winner}` : "");
     if (this.decision) this.#tellWhen();
+    else this.gantt.follow();
   }
 
   /** Another time is in sight: what lies there is asked for, once it stays. */

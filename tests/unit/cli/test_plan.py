@@ -51,7 +51,7 @@ def test_each_piece_of_work_is_drawn_in_its_time(federator: Command) -> None:
     assert max(map(len, said.splitlines())) < 200, "also in a pipe, which takes any width"
     assert "next ×3" in lines["next"]
     assert (
-        "and 2 waiting jobs without a start that can be foreseen, 7 more jobs that wait for others, or for a turn to be looked at"
+        "and 2 waiting jobs without a start that can be foreseen, 7 more jobs waiting for others, or for a turn to be looked at"
         in said
     )
 
@@ -75,6 +75,7 @@ def test_one_lane_does_not_fill_the_screen(federator: Command, fake: FakeDispatc
 def test_the_plan_of_then_is_that_of_the_last_decision_before(
     federator: Command, fake: FakeDispatcher
 ) -> None:
+    fake.answer("GET /v1/plan", page(), headers=TIME)
     rows = [
         DecisionRow(
             id=f"dec-{n}",
