@@ -6,19 +6,25 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from rich.console import Console
 
+from federator.cli import listing
 from federator.cli.columns import job_columns, short_ids
 from federator.cli.layout import table
 from federator.cli.phrases import moment_at, plain, when_exactly
+from federator.client import JobFilter
 from federator.kernel.errors import Invalid
 from federator.wire.http import JobPage
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.answers import NOW, TIME, row
 from tests.unit.cli.conftest import Command
+
+if TYPE_CHECKING:
+    from federator.client import Verbs
 
 ROWS = (
     row(3, name="wide", gpus=8, nodes=2, labels={"team": "vision"}),
@@ -82,6 +88,25 @@ def test_instants_are_iso_for_programs_and_local_for_people(federator: Command, 
 def test_watching_needs_a_terminal_and_tables(federator: Command) -> None:
     assert "needs a terminal" in federator("list", "--watch").err
     assert "shows tables only" in federator("list", "--watch", "-o", "json").err
+
+
+async def test_watching_asks_for_as_many_as_the_terminal_has_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    class Client:
+        async def jobs(self, _: JobFilter, *, limit: int) -> JobPage:
+            asked.append(limit)
+            return JobPage(ROWS, total=3)
+
+        def now(self) -> float:
+            return NOW
+
+    monkeypatch.setattr(listing, "console", lambda: Console(width=80, height=20))
+    for limit in (50, 5, 0):
+        await listing.AS_IT_COMES.drawn(cast("Verbs", Client()), JobFilter(), limit, "table")
+    assert asked == [20 - listing.FRAME_LINES, 5, 20 - listing.FRAME_LINES]
 
 
 def test_an_id_is_as_short_as_tells_it_from_the_others() -> None:
