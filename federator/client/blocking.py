@@ -164,16 +164,9 @@ class BlockingTransport(Transport):
     async def _sent(
         self, asked: int, connection: http.client.HTTPConnection, request: Request
     ) -> http.client.HTTPResponse:
-        server = self._servers[asked]
-        path = f"{urlsplit(server).path}{request.path}" + (
-            f"?{urlencode(request.query)}" if request.query else ""
-        )
-        headers = dict(request.headers)
-        proxy = self._way.proxy(server)
-        if proxy is not None and server.startswith("http:"):
-            parts = urlsplit(server)
-            path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
-            headers |= _proxy_login(_parts(proxy))
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        path, login = self._addressed(self._servers[asked], request.path + query)
+        headers = dict(request.headers) | login
         if request.body is None and request.method in ("POST", "PUT", "PATCH"):
             headers["Content-Length"] = "0"
         sock = connection.sock
@@ -184,6 +177,14 @@ class BlockingTransport(Transport):
         response = await self._answered(asked, connection)
         sock.settimeout(request.silence_s)
         return response
+
+    def _addressed(self, server: str, path: str) -> tuple[str, dict[str, str]]:
+        """What is asked for, and what a proxy wants besides: one that carries plain requests is told the whole address."""
+        parts, proxy = urlsplit(server), self._way.proxy(server)
+        if proxy is None or parts.scheme != "http":
+            return parts.path + path, {}
+        whole = f"http://{parts.netloc.rpartition('@')[2]}{parts.path}{path}"
+        return whole, _proxy_login(_parts(proxy))
 
     async def _answered(self, asked: int, connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
         """The answer. One of several dispatchers that is silent while another leads is given up."""
@@ -213,7 +214,8 @@ class BlockingTransport(Transport):
         with suppress(OSError, http.client.HTTPException):
             connection = self._connect(server, shared.SILENT_S)
             try:
-                connection.request("GET", f"{urlsplit(server).path}/readyz")
+                path, headers = self._addressed(server, "/readyz")
+                connection.request("GET", path, headers=headers)
                 return connection.getresponse().status < 400
             finally:
                 connection.close()

@@ -168,6 +168,7 @@ class Client:
     diff_policies = _runs(Verbs.diff_policies)
     apply_policies = _runs(Verbs.apply_policies)
     rollback_policies = _runs(Verbs.rollback_policies)
+    replay_policies = _runs(Verbs.replay_policies)
     pause_bursting = _runs(Verbs.pause_bursting)
     resume_bursting = _runs(Verbs.resume_bursting)
     approve_rental = _runs(Verbs.approve_rental)

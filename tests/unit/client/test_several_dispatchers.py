@@ -12,6 +12,7 @@ from federator.client import transport as transport_module
 from federator.client.blocking import BlockingTransport
 from federator.client.pooled import PooledTransport
 from federator.kernel import errors
+from federator.kernel.route import Way
 from federator.retry import Backoff
 from federator.wire.administration import PolicyVerdict
 from federator.wire.http import Problem
@@ -32,8 +33,8 @@ def opened(request: pytest.FixtureRequest) -> Opened:
     """Makes a client for these addresses, over each transport."""
 
     @asynccontextmanager
-    async def make(servers: str, patience_s: float = 0.0) -> AsyncIterator[Verbs]:
-        client = Verbs(request.param(servers, "secret", patience_s=patience_s))
+    async def make(servers: str, patience_s: float = 0.0, way: Way | None = None) -> AsyncIterator[Verbs]:
+        client = Verbs(request.param(servers, "secret", patience_s=patience_s, way=way))
         yield client
         await client.close()
 
@@ -109,6 +110,26 @@ async def test_one_that_hangs_is_left_when_another_leads(
         async with asyncio.timeout(60):
             assert await client.sites() == []
     assert len(other.of("GET /readyz")) >= 2, "it is asked again until it leads"
+
+
+async def test_one_that_leads_is_found_behind_a_proxy_too(
+    opened: Opened, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "SILENT_S", 0.05)
+
+    async def sites(request: web.Request) -> web.StreamResponse:
+        if request.url.host == "one.example":
+            await asyncio.sleep(3600)
+        return web.json_response([])
+
+    async def ready(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=200 if request.url.host == "two.example" else 404)
+
+    fake.handle("GET /v1/sites", sites)
+    fake.handle("GET /readyz", ready)
+    async with opened("http://one.example,http://two.example", way=Way(proxy=fake.url)) as client:
+        async with asyncio.timeout(60):
+            assert await client.sites() == []
 
 
 async def test_one_that_is_slow_is_waited_for_while_no_other_leads(
