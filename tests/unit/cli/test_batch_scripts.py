@@ -120,6 +120,19 @@ def test_a_value_that_cannot_be_read_is_told_with_its_line(line: str, said: str)
         job_of(line)
 
 
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        ("#!/bin/sh", {"run": "[ 1 ]\n"}),
+        ("#!/bin/bash", {"command": ["bash", "-c", "[ 1 ]\n"]}),
+        ("#!/bin/sh -e", {"command": ["sh", "-e", "-c", "[ 1 ]\n"]}),
+    ],
+)
+def test_each_script_is_run_by_its_own_shell(first: str, expected: dict[str, object]) -> None:
+    document, _ = read_script(Path("dir/train.sbatch"), f"{first}\n[ 1 ]\n")
+    assert document.value == {"name": "train"} | expected
+
+
 def test_what_runs_is_the_script_by_its_own_shell_with_the_variables_that_it_reads() -> None:
     text = "#!/bin/bash -l\n#SBATCH -a 0-3\n# kept\necho $SLURM_ARRAY_TASK_ID ${SLURM_JOB_ID}\n"
     document, _ = read_script(Path("x.sbatch"), text)
