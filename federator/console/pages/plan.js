@@ -15,6 +15,7 @@ export const title = "Plan";
 
 const DAY_S = 86400;
 const MOST = 5000;
+const PLAY_MS = 1500;
 const RANGES = /** @type {const} */ ([["1 h", 600, 3000], ["6 h", 3600, 18000], ["24 h", 7200, 79200], ["3 d", 14400, 244800]]);
 const WORDS = new Map(STATES);
 
@@ -52,6 +53,8 @@ class PlanPage {
     this.owner = field("Owner", text("owner", { value: context.query.get("owner") ?? "", placeholder: "everybody" }));
     for (const each of [this.site, this.queue, this.owner]) each.input.addEventListener("change", () => this.#filtered());
     this.slider = h("input", { type: "range", min: -DAY_S, max: 0, step: 60, value: 0, "aria-label": "Moment whose plan is shown", on: { input: () => this.#slid(), change: () => this.#slid() } });
+    this.player = 0;
+    this.playing = h("button", { type: "button", "aria-pressed": "false", on: { click: () => this.#play(!this.player) } }, "Play the day");
     this.when = h("output", { "aria-live": "polite" }, "The newest decision");
     this.parts = [h("h1", null, title), this.#tools(), this.#replay(), this.problem, this.summary, this.gantt.element, this.table.element, legend()];
     const site = context.query.get("site") ?? "";
@@ -63,6 +66,7 @@ class PlanPage {
 
   close() {
     window.clearTimeout(this.timer);
+    window.clearInterval(this.player);
     this.fresh.stop();
     this.gantt.close();
   }
@@ -88,7 +92,7 @@ class PlanPage {
     const live = h("button", { type: "button", on: { click: () => this.#live() } }, "Back to now");
     const earlier = h("button", { type: "button", on: { click: () => void this.#step(-1) } }, "Decision before");
     const later = h("button", { type: "button", on: { click: () => void this.#step(1) } }, "Decision after");
-    return h("div", { class: "replay", role: "group", "aria-label": "Replay of the past day" }, earlier, this.slider, later, live, this.when);
+    return h("div", { class: "replay", role: "group", "aria-label": "Replay of the past day" }, earlier, this.slider, later, this.playing, live, this.when);
   }
 
   #makeTable() {
@@ -195,24 +199,37 @@ class PlanPage {
   /** Show the plan of the newest decision up to then that planned ahead. @param {number} moment */
   async #replayAt(moment) {
     try {
-      const rows = await get("/v1/decisions", { until: moment, since: moment - DAY_S, last: 50 });
-      this.#choose(rows.filter((/** @type {any} */ row) => row.stages !== "quick").at(-1), `No decision of the day before ${absolute(moment)} is recorded`);
+      const rows = await decisions({ until: moment, since: moment - DAY_S, last: 50 });
+      this.#choose(rows.at(-1), `No decision of the day before ${absolute(moment)} is recorded`);
     } catch (error) {
       show(this.problem, problemBox(error));
     }
   }
 
-  /** @param {number} step */
+  /** Go to the decision before or after. @param {number} step */
   async #step(step) {
     const from = this.decision && this.plan ? this.plan.taken_at : now();
     try {
-      const query = step < 0 ? { before: this.decision, until: from, last: 50 } : { since: from + 0.001, until: from + DAY_S, last: 10000 };
-      const rows = (await get("/v1/decisions", query)).filter((/** @type {any} */ row) => row.stages !== "quick");
-      if (step > 0 && !rows.length) return this.#live();
-      this.#choose(step < 0 ? rows.at(-1) : rows[0], "No earlier decision is recorded");
+      if (step < 0) {
+        const rows = await decisions({ before: this.decision, until: from, last: 50 });
+        return this.#choose(rows.at(-1), "No earlier decision is recorded");
+      }
+      const next = await firstSince(from + 0.001);
+      return next ? this.#choose(next, "") : this.#live();
     } catch (error) {
-      show(this.problem, problemBox(error));
+      this.#play(false);
+      return show(this.problem, problemBox(error));
     }
+  }
+
+  /** Let the decisions of the past day follow each other. @param {boolean} on */
+  #play(on) {
+    window.clearInterval(this.player);
+    this.player = 0;
+    this.playing.setAttribute("aria-pressed", String(on));
+    if (!on) return;
+    if (!this.decision) void firstSince(now() - DAY_S).then((first) => this.#choose(first, "No decision of the past day is recorded"), (error) => show(this.problem, problemBox(error)));
+    this.player = window.setInterval(() => void (document.hidden || !this.decision || this.#step(1)), PLAY_MS);
   }
 
   /** @param {any} row @param {string} otherwise */
@@ -231,6 +248,7 @@ class PlanPage {
 
   #live() {
     const replayed = this.decision !== "";
+    this.#play(false);
     this.decision = "";
     this.slider.value = "0";
     show(this.when, "The newest decision");
@@ -285,6 +303,20 @@ class PlanPage {
     const parts = [this.#name(bar), WORDS.get(bar.state) ?? bar.state, this.#where(bar), bar.gpus ? `${number(bar.gpus, 2)} GPUs` : "", `from ${absolute(bar.start_at)} to ${absolute(bar.end_at)}`, bar.because ?? ""];
     return parts.filter(Boolean).join(", ");
   }
+}
+
+/** Recorded decisions that planned ahead, oldest first. @param {Record<string, any>} query @returns {Promise<any[]>} */
+async function decisions(query) {
+  return (await get("/v1/decisions", query)).filter((/** @type {any} */ row) => row.stages !== "quick");
+}
+
+/** The first of them from then on; the API gives the newest of a time, so that it is looked for in longer and longer ones. @param {number} moment */
+async function firstSince(moment) {
+  for (const span of [60, 600, 7200, DAY_S]) {
+    const rows = await decisions({ since: moment, until: moment + span, last: 1000 });
+    if (rows.length) return rows[0];
+  }
+  return undefined;
 }
 
 function legend() {

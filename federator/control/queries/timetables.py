@@ -103,7 +103,10 @@ class Timetables:
         ]
         bars = sorted(self._together(bars) if wanted.collapse else bars, key=_order)
         start = _first_after(bars, after)
-        page = bars[start : start + limit]
+        end = start + limit
+        while 0 < end < len(bars) and bars[end].id == bars[end - 1].id:  # a gang on several lanes is not cut
+            end += 1
+        page = bars[start:end]
         newest = found is not self._recorded.get(found.decision)
         waiting = self._records.index.counts().get(JobStatus.PENDING, 0) if newest else 0
         looked_at = found.unplanned + sum(bar.state in WAITS for bar in found.bars)
@@ -117,7 +120,7 @@ class Timetables:
             lanes=tuple(lane for lane in lanes.values() if wanted.site in ("", lane.site)),
             bars=tuple(self._told(bar, found.taken_at) for bar in page),
             total=len(bars),
-            next_after=page[-1].id if start + limit < len(bars) else None,
+            next_after=page[-1].id if end < len(bars) else None,
             unplanned=found.unplanned,
             outside=max(0, waiting - looked_at),
         )
@@ -219,9 +222,9 @@ def _order(bar: Bar) -> tuple[int, float, str]:
 def _first_after(bars: list[Bar], after: str | None) -> int:
     if after is None:
         return 0
-    for number, bar in enumerate(bars):
-        if bar.id == after:
-            return number + 1
+    for number in range(len(bars), 0, -1):
+        if bars[number - 1].id == after:
+            return number
     raise Invalid(
         "the plan has changed since, and has no such bar now",
         field="?after",

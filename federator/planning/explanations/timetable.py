@@ -53,8 +53,8 @@ class _Drawn:
         whole: dict[tuple[str, str], Bar] = {}
         for at in self.world.places:
             for view in (*at.views, *at.shut):
-                for number, busy in enumerate(view.busy):
-                    bar = self._busy_bar(at, view.member, busy, number)
+                for busy in view.busy:
+                    bar = self._busy_bar(at, view.member, busy, len(whole))
                     known = whole.get((bar.id, at.key))
                     if known is not None:
                         bar = replace(known, members=known.members + bar.members, gpus=known.gpus + bar.gpus)
@@ -68,7 +68,7 @@ class _Drawn:
         if at.ready_at is not None:
             state = BarState.STARTING
         return Bar(
-            id=busy.placement or f"{member}/{at.pool}:{number}",
+            id=busy.placement or f"local-{number}",
             lane=at.key,
             state=state,
             start_at=self.plan.taken_at if local else starts_at,

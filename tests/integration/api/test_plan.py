@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from federator.control.administration.visibility import ANOTHERS
+from federator.control.queries.timetables import PlanFilter
+from federator.model.identity import Caller, Role
+from federator.model.timetable import Bar, BarState, Timetable
 from tests.integration.api.rig import Rig
 from tests.support.dispatch import OFFER, renting
 
@@ -108,6 +111,29 @@ async def test_page_by_page_and_tasks_together(rig: Rig) -> None:
     ]  # fmt: skip
     gone = await rig.ask("GET", "/v1/plan?after=plc-of-another-time", "pat")
     assert gone.problem["field"] == "?after"
+
+
+async def test_a_gang_on_several_lanes_is_on_one_page(rig: Rig) -> None:
+    """Its bars have one id, by which the next page would begin anywhere among them."""
+    lanes = {"plc-a": "x", "plc-b": "xy", "plc-c": "x"}
+    bars = [
+        Bar(id=name, lane=lane, state=BarState.RUNNING, start_at=1.0, end_at=9.0)
+        for name, its in lanes.items()
+        for lane in its
+    ]
+    found, timetables = (
+        Timetable(decision="dec-1", taken_at=2.0, winner="", bars=tuple(bars)),
+        rig.world.core.timetables,
+    )
+    sight = rig.world.core.visibility.of(Caller("pat", Role.PLATFORM))
+    pages, after = [], None
+    for _ in range(9):
+        page = timetables.page(found, PlanFilter(since_at=0.0, until_at=9.0), sight, after=after, limit=2)
+        pages.append([bar.id for bar in page.bars])
+        after = page.next_after
+        if after is None:
+            break
+    assert pages == [["plc-a", "plc-b", "plc-b"], ["plc-c"]]
 
 
 async def test_a_past_decision_and_only_what_had_ended_by_then(rig: Rig) -> None:
