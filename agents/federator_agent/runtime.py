@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from federator.kernel.clock import Clock
 from federator.model.jobs import JobSpec
-from federator.wire.tunnel import Request
+from federator.wire.tunnel import Exec, Forward
 from federator_agent.core.events import Event
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Carrier
@@ -155,7 +155,7 @@ class Runtime(Protocol):
         """Send a signal to the command of these ranks; `KILL` to everything they ever started. A rank that is over is passed over."""
         ...
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
         """Run a command beside that of a rank that runs, with its user, folder, environment and limits; or connect to a port that it listens on.
 
         What is started ends with the rank at the latest. Raises `FederatorError` and `OSError` when it cannot.

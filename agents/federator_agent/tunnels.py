@@ -16,8 +16,10 @@ from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobSpec
 from federator.wire import tunnel
 from federator.wire.link import Dial
+from federator.wire.tunnel import Attach, Exec
 from federator_agent.core.state import Record
 from federator_agent.enrollment import reason
+from federator_agent.kept_terminals import KeptTerminals
 from federator_agent.runtime import Channel, Runtime, Surroundings
 
 MOST = 256
@@ -43,6 +45,7 @@ class Tunnels:
         self._runtime = runtime
         self._running = running
         self._over = over
+        self._kept = KeptTerminals(around.tasks, over)
         self._open = 0
 
     def open(self, dial: Dial) -> None:
@@ -89,7 +92,13 @@ class Tunnels:
         if found is None:
             raise OSError(f"rank {dial.rank} does not run here any more")
         record, spec = found
-        return await self._runtime.enter(record, spec, dial.rank, dial.request)
+        key = dial.placement, dial.rank
+        if isinstance(dial.request, Attach):
+            return await self._kept.attach(key, dial.request.size)
+        channel = await self._runtime.enter(record, spec, dial.rank, dial.request)
+        if isinstance(dial.request, Exec) and dial.request.keep and dial.request.tty:
+            return self._kept.keep(key, channel)
+        return channel
 
 
 async def _couple(

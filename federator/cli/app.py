@@ -49,6 +49,7 @@ VERBS: dict[str, dict[str, str]] = {
     },
     "Inside a running job": {
         "exec": "federator.cli.tunnels:exec_command",
+        "attach": "federator.cli.tunnels:attach",
         "port-forward": "federator.cli.tunnels:port_forward",
         "copy": "federator.cli.copy:copy",
         "notebook": "federator.cli.notebook:notebook",

@@ -2,7 +2,7 @@
 
 The job itself only waits, and ends with the exit code of the command, which is run inside of it through a tunnel: so it is one mechanism at every
 runtime, and accounting, limits and cancelling are those of any job. When whoever gives the input has gone, the command is hung up on and the job
-ends; when nobody comes at all, it ends after a while. What passes is not in the job's log.
+ends; a terminal is kept, and can be attached to again. When nobody comes at all, the job ends after a while. What passes is not in the job's log.
 """
 
 import array
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from federator.cli import terminal
 from federator.cli.exits import exit_of
 from federator.cli.tunnels import run_inside
-from federator.kernel.errors import FederatorError, Invalid
+from federator.kernel.errors import FederatorError, Invalid, Unavailable
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.wire import tunnel
 
@@ -58,7 +58,8 @@ def _name(document: dict[str, object]) -> object:
 async def run_attached(
     client: "AsyncClient", job: str, command: tuple[str, ...], *, tty: bool, say: Callable[[str], None]
 ) -> int:
-    """Wait until the job runs, run the command inside with what is given here, and answer the job's exit code. Whatever goes wrong, the job is cancelled."""
+    """Wait until the job runs, run the command inside with what is given here, and answer the job's exit code. Whatever goes wrong, the job is cancelled, unless its terminal goes on."""
+    entered = False
     try:
         async for event in client.events(job):
             if event.text:
@@ -70,11 +71,16 @@ async def run_attached(
             tty=tty,
             term=os.environ.get("TERM", "") if tty else "",
             size=terminal.size() if tty else tunnel.Size(),
+            keep=tty,
         )
         if (await client.job(job)).job.status is JobStatus.RUNNING:
+            entered = True
             await run_inside(client, job, request)
         ended = (await client.wait(job)).job
-    except (FederatorError, asyncio.CancelledError):
+    except (FederatorError, asyncio.CancelledError) as error:
+        if tty and entered and isinstance(error, Unavailable):
+            say(f"federator attach {job} comes back to it, federator cancel {job} ends it")
+            raise
         await client.cancel(job)
         say(f"{job} is being cancelled")
         raise

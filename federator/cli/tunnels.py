@@ -70,29 +70,34 @@ async def _exec(connection: Connection, job: str, request: tunnel.Exec, *, rank:
 
 
 async def run_inside(
-    client: "AsyncClient", job: str, request: tunnel.Exec, *, rank: int = 0, stdin: bool = True
+    client: "AsyncClient",
+    job: str,
+    request: tunnel.Exec | tunnel.Attach,
+    *,
+    rank: int = 0,
+    stdin: bool = True,
 ) -> int:
     """Run a command in a job with this process's input and output; its exit code. Raises the error that kept it from running."""
     from federator.cli import terminal
 
     async with client.tunnel(job, request, rank=rank) as inside, contextlib.AsyncExitStack() as stack:
         left = asyncio.Event()
-        if request.tty:
+        kept = isinstance(request, tunnel.Attach) or request.keep
+        tty = isinstance(request, tunnel.Attach) or request.tty
+        if tty:
 
             def resized() -> None:
                 sizes.append(asyncio.ensure_future(inside.send_frame(tunnel.resize_frame(terminal.size()))))
 
             sizes: list[asyncio.Future[None]] = []
             stack.enter_context(terminal.raw(resized))
-        typing = asyncio.ensure_future(
-            _type(inside, left, tty=request.tty) if stdin else inside.close_input()
-        )
+        typing = asyncio.ensure_future(_type(inside, left, tty=tty) if stdin else inside.close_input())
         showing = asyncio.ensure_future(_show(inside))
         leaving = asyncio.ensure_future(left.wait())
         try:
             await asyncio.wait((showing, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not showing.done():
-                raise Unavailable("left; the command is hung up on")
+                raise Unavailable("left; the command goes on" if kept else "left; the command is hung up on")
             return showing.result()
         finally:
             for task in (typing, showing, leaving):
@@ -126,6 +131,35 @@ async def _show(inside: "Tunnel") -> int:
                 return end.exit_code
             raise end.fault()
     raise Unavailable("the connection to the job was lost")
+
+
+def attach(job: JobName, *, rank: Rank = 0, connection: Connection = HERE) -> int:
+    """Come back to the terminal of a job that was started with `run --pty`.
+
+    The terminal goes on when its connection is lost, or is left with `Enter ~ .`, until the job ends. It is in one place at a time:
+    whoever attaches takes it over. Only the job's owner may.
+
+    Parameters
+    ----------
+    rank:
+        Which rank of a gang.
+    """
+    from federator.cli import terminal
+
+    if not terminal.is_terminal():
+        raise Invalid(
+            "standard input is not a terminal",
+            field="JOB",
+            remedy="federator logs --follow shows what it writes",
+        )
+    return asyncio.run(_attach(connection, job, rank))
+
+
+async def _attach(connection: Connection, job: str, rank: int) -> int:
+    from federator.cli import terminal
+
+    async with open_client(connection) as client:
+        return await run_inside(client, job, tunnel.Attach(terminal.size()), rank=rank)
 
 
 class Pair(NamedTuple):

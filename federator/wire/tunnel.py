@@ -51,6 +51,14 @@ class Exec(msgspec.Struct, frozen=True, tag="exec", forbid_unknown_fields=True, 
     term: Annotated[str, msgspec.Meta(max_length=50, pattern="^[A-Za-z0-9._+-]*$")] = ""
     """What kind of terminal it is, for the variable TERM."""
     size: Size = Size()
+    keep: bool = False
+    """With a terminal: it goes on without a tunnel, until `Attach` opens another."""
+
+
+class Attach(msgspec.Struct, frozen=True, tag="attach", forbid_unknown_fields=True):
+    """The terminal that a command in the rank was given to keep; who had it before is cut off."""
+
+    size: Size = Size()
 
 
 class Forward(msgspec.Struct, frozen=True, tag="forward", forbid_unknown_fields=True):
@@ -59,7 +67,7 @@ class Forward(msgspec.Struct, frozen=True, tag="forward", forbid_unknown_fields=
     port: Port
 
 
-Request = Exec | Forward
+Request = Exec | Forward | Attach
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 from federator.kernel.errors import FederatorError, NotFound
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
-from federator.wire.tunnel import Forward, Request
+from federator.wire.tunnel import Exec, Forward
 from federator_agent import ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Seen
@@ -167,7 +167,7 @@ class KubeRuntime:
         for rank in ranks:
             self._around.tasks.spawn(self._ranks.signal(placement, rank, signal))
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
         """Its pod."""
         del spec
         pod = self.pods.mirror.items.get(pod_name(record.entry.placement, rank))

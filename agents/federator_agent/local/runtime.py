@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from federator.kernel.errors import NotSupported
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator.wire.tunnel import Forward, Request
+from federator.wire.tunnel import Exec, Forward
 from federator_agent import archives, images, secrets
 from federator_agent.channels import PortChannel, nobody_listens, open_process
 from federator_agent.core import events as ev
@@ -195,7 +195,7 @@ class LocalRuntime:
         environment |= rank_environment(record, spec, slot.rank, where)
         return environment | secrets.variables(self._around.secrets, spec)
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
         """Beside its processes; or to a port that one of them listens on: others of this host are none of its owner's business."""
         placement = record.entry.placement
         directory = self._rank(placement, rank)

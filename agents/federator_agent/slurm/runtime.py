@@ -16,7 +16,7 @@ from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import retried
-from federator.wire.tunnel import Exec, Forward, Request
+from federator.wire.tunnel import Exec, Forward
 from federator_agent import archives, images, job_folders, ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
@@ -327,7 +327,7 @@ class SlurmRuntime:
 
     # Afterwards ----------------------------------------------------------------------------------------------------
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Request) -> Channel:
+    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
         """By a step on its node, in the job that runs it."""
         if spec.image is not msgspec.UNSET and isinstance(request, Exec):
             raise NotSupported("a job in a container image cannot be entered at this site")

@@ -18,7 +18,7 @@ from pathlib import Path
 from federator.kernel.errors import Unavailable
 from federator.model.jobs import Resources
 from federator.wire import tunnel
-from federator.wire.tunnel import END, STDERR, STDIN_ENDS, STDOUT, Exec, Forward, Request
+from federator.wire.tunnel import END, STDERR, STDIN_ENDS, STDOUT, Exec, Forward
 from federator_agent.channels import ProcessChannel, nobody_listens, open_process
 from federator_agent.slurm.script import command_script
 
@@ -78,7 +78,7 @@ def name() -> str:
     return f"enter-{secrets.token_hex(8)}"
 
 
-def open_step(command: list[str], environment: Mapping[str, str], request: Request) -> "StepChannel":
+def open_step(command: list[str], environment: Mapping[str, str], request: Exec | Forward) -> "StepChannel":
     """Start it. Raises `OSError`."""
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:

@@ -14,7 +14,7 @@ from federator.control.record.records import Changes, Records
 from federator.kernel.errors import Conflict, Invalid
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
-from federator.wire.tunnel import Exec, Forward, Request
+from federator.wire.tunnel import Attach, Exec, Forward, Request
 
 LONGEST_NAME = 100
 LINGER_S = 10.0
@@ -81,7 +81,7 @@ class TunnelService:
             yield account
         finally:
             account.present -= 1
-            if isinstance(request, Exec):
+            if not isinstance(request, Forward):
                 await self._note(
                     caller, target, _kind(request), f"closed {_what(request, target)}: {account.how}"
                 )
@@ -131,11 +131,13 @@ class TunnelService:
 
 
 def _kind(request: Request) -> str:
-    return "exec" if isinstance(request, Exec) else "port-forward"
+    return "port-forward" if isinstance(request, Forward) else "exec"
 
 
 def _what(request: Request, target: Target) -> str:
     if isinstance(request, Exec):
         program = request.command[0].rpartition("/")[2][:LONGEST_NAME]
         return f"{'a terminal with ' if request.tty else ''}{program!r} in rank {target.rank}"
+    if isinstance(request, Attach):
+        return f"the terminal of rank {target.rank} again"
     return f"port {request.port} of rank {target.rank}"

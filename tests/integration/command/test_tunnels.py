@@ -288,6 +288,36 @@ def test_run_in_a_terminal(federation: Federation) -> None:
     assert "FAILED" in federation.run("show", "shell").stdout
 
 
+def test_a_terminal_outlives_its_client_and_is_attached_to_again(federation: Federation) -> None:
+    shell = Terminal(federation, "run", "-q", "-t", "--name", "kept", "--", "sh")
+    shell.type("echo a-$((6 * 7)); COLOUR=green\n")
+    shell.sees("a-42")
+    os.kill(shell.pid, signal.SIGKILL)
+    os.waitpid(shell.pid, 0)
+    second = Terminal(federation, "attach", "kept")
+    second.sees("a-42")
+    second.type("echo $COLOUR-$((6 * 9))\n")
+    second.sees("green-54")
+    third = Terminal(federation, "attach", "kept")
+    third.sees("green-54")
+    second.sees("another terminal has attached")
+    assert second.code() == 6
+    third.type("\r~.")
+    third.sees("the command goes on")
+    assert third.code() == 4
+    last = Terminal(federation, "attach", "kept")
+    last.type("exit 7\n")
+    assert last.code() == 7
+    assert federation.run("wait", "kept").returncode == 7
+
+
+def test_a_job_without_a_terminal_is_not_attached_to(federation: Federation, job: str) -> None:
+    refused = Terminal(federation, "attach", job)
+    refused.sees("the job has no terminal to attach to")
+    assert refused.code() == 6
+    assert "is not a terminal" in federation.run("attach", job).stderr
+
+
 def test_a_run_whose_client_is_gone_ends(federation: Federation) -> None:
     with federation.start(
         "run", "-q", "-i", "--name", "left", "--", "sh", "-c", "echo in; sleep 600"

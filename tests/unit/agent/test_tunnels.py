@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import aiohttp
@@ -136,8 +137,8 @@ async def test_what_does_not_end_with_its_rank_is_hung_up_on(monkeypatch: pytest
     monkeypatch.setattr(tunnels, "LOOK_S", 0.01)
     monkeypatch.setattr(tunnels, "LINGER_S", 0.01)
     live = {0, 1}
-    nothing = cast("Any", None)
-    made = tunnels.Tunnels(nothing, nothing, lambda *_: None, lambda _, rank: rank not in live)
+    around = cast("Any", SimpleNamespace(tasks=None))
+    made = tunnels.Tunnels(around, cast("Any", None), lambda *_: None, lambda _, rank: rank not in live)
     waiting = asyncio.create_task(made.until_over(Dial("t", "plc", 1, Forward(1))))
     live.discard(0)
     await asyncio.sleep(0.05)
