@@ -212,7 +212,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     ids: IdSource | None = None,
     reign: Reign | None = None,
     courier: Courier | None = None,
-    reach: Reach = lambda _: None,
+    reach: Reach = lambda _person, _own: None,
     lookout: Lookout | None = None,
     signer: Signer | None = None,
     identity: IdentityProvider | None = None,
@@ -232,7 +232,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     shares = Shares(records.held_counts, settings.limits)
     retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares)
     visibility = Visibility(records, AuthorityInForce(records), by_team=settings.visibility.jobs == "team")
-    notifications = Notifications(records, clock, settings.notifications, reach)
+    notifications = Notifications(records, writer, settings.notifications, reach)
     acceptance = Acceptance(
         records, writer, blobs, settings.limits, retention, shares, visibility, notifications.reachable
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from federator.kernel.errors import Unavailable
 from federator.mail import Mail
 from federator.model.events import Alert
+from federator.model.identity import OwnAddress
 from federator.ports import Courier
 from federator.settings import PersonSettings, Settings
 from federator.webhook import Webhook
@@ -37,9 +38,11 @@ def courier_of_alerts(settings: Settings) -> Courier | None:
     return _together(settings, PersonSettings(mail=alerts.mail, webhook=alerts.webhook, format=alerts.format))
 
 
-def courier_to(settings: Settings, person: str) -> Courier | None:
-    """For somebody's own messages; None: nobody knows where to reach them."""
+def courier_to(settings: Settings, person: str, own: OwnAddress | None) -> Courier | None:
+    """For somebody's own messages: where they have said, else as the settings say; None: nobody knows where to reach them."""
     given = settings.notifications
+    if own is not None:
+        return _together(settings, PersonSettings(mail=own.mail, webhook=own.webhook, format=own.format))
     known = given.people.get(person, PersonSettings())
     mail = known.mail or _at_domain(person, given.mail_domain)
     return _together(settings, PersonSettings(mail=mail, webhook=known.webhook, format=known.format))

@@ -260,6 +260,10 @@ class NotificationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """Whoever is not named under `people` has the address NAME@DOMAIN; empty: none."""
     people: dict[str, PersonSettings] = {}
     """Where people are reached, by their names."""
+    own_mail_domains: tuple[str, ...] = ()
+    """Domains in which people may name a mail address of their own, by `federator notifications`; empty: nowhere."""
+    own_webhook_hosts: tuple[str, ...] = ()
+    """Hosts, such as `hooks.slack.com`, at which people may name an https webhook of their own; empty: nowhere."""
     gather_s: float = 5.0
     """What happens within so many real seconds is told in one message."""
     per_hour: float = 12.0

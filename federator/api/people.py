@@ -2,12 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from federator.api.exchange import Call
 from federator.assembly import Core
 from federator.control.queries.rows import rights_row, team_rows
 from federator.kernel.errors import NotFound
 from federator.model.identity import Caller
+from federator.wire.administration import MyAddress, MyNotifications
 from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
 
@@ -53,6 +55,29 @@ def who_is(core: Core, caller: Caller) -> WhoAmI:
         open=not authority.closed,
         queues=tuple(rights_row(authority, caller, queue) for queue in authority.usable(caller)),
     )
+
+
+async def notifications(call: Call) -> MyNotifications:
+    """How whoever asks is told of their own jobs."""
+    core, settings, name = call.core, call.core.settings.notifications, call.caller.name
+    own = core.notifications.addresses.of(name)
+    return MyNotifications(
+        reachable=core.notifications.reachable(name),
+        own=MyAddress() if own is None else MyAddress(own.mail, _host_of(own.webhook), own.format),
+        mail_domains=settings.own_mail_domains if settings.smtp is not None else (),
+        webhook_hosts=settings.own_webhook_hosts,
+    )
+
+
+async def set_notifications(call: Call) -> MyNotifications:
+    """Say where to be told of one's own jobs."""
+    await call.core.notifications.addresses.put(call.caller, await call.body(MyAddress))
+    return await notifications(call)
+
+
+def _host_of(url: str) -> str:
+    """Of a webhook no more is shown."""
+    return f"https://{urlsplit(url).hostname}/…" if url else ""
 
 
 async def teams(call: Call) -> list[TeamRow]:

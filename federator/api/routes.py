@@ -137,6 +137,8 @@ ROUTES = (
     Route("DELETE", "/v1/tokens/{name}", governance.revoke_tokens, PERSON, "Revoke tokens by name, or one by its id", (Role.ADMIN,), query=governance.RevokeQuery, answer=http.Revoked),
     Route("POST", "/v1/tokens/{name}/rotate", governance.rotate_token, PERSON, "Replace a token with a new one", body=http.TokenRotation, answer=http.TokenAnswer, status=201, cost=PLAIN),
     Route("GET", "/v1/whoami", people.whoami, PERSON, "Who the credential is taken for", answer=sign_in.WhoAmI),
+    Route("GET", "/v1/notifications", people.notifications, PERSON, "How you are told of your own jobs", answer=administration.MyNotifications),
+    Route("PUT", "/v1/notifications", people.set_notifications, PERSON, "Say where you are told of your own jobs", body=administration.MyAddress, answer=administration.MyNotifications, cost=PLAIN),
     Route("GET", "/v1/teams", people.teams, PERSON, "List teams, who is in them, and what they may do", answer=list[rights.TeamRow]),
     Route("GET", "/v1/sign-in", people.sign_in, OPEN, "Where people sign in", answer=sign_in.SignInWay),
     Route("POST", "/v1/session", browser_session.begin, OPEN, "Begin a browser's session: a cookie that stands for a token", body=sign_in.SessionRequest, answer=sign_in.WhoAmI),

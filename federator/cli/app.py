@@ -88,6 +88,7 @@ VERBS: dict[str, dict[str, str]] = {
         "login": "federator.cli.sign_in:login",
         "logout": "federator.cli.sign_in:logout",
         "whoami": "federator.cli.sign_in:whoami",
+        "notifications": "federator.cli.notifications:notifications",
     },
     "Shell": {"completion": "federator.cli.completion:install_completion"},
     "Server": {

@@ -13,6 +13,8 @@ from federator.wire import recorded
 from federator.wire.administration import (
     Approval,
     BurstStatus,
+    MyAddress,
+    MyNotifications,
     PolicyDiff,
     PolicyRequest,
     PolicyRollback,
@@ -56,6 +58,15 @@ class PlatformVerbs:
     async def whoami(self) -> WhoAmI:
         """Who the credential is taken for."""
         return await self.transport.call("GET", "/v1/whoami", WhoAmI)
+
+    async def notifications(self) -> MyNotifications:
+        """How you are told of your own jobs."""
+        return await self.transport.call("GET", "/v1/notifications", MyNotifications)
+
+    async def set_notifications(self, address: MyAddress) -> MyNotifications:
+        """Say where you are told of your own jobs; nothing: as the dispatcher's settings say."""
+        body = msgspec.json.encode(address)
+        return await self.transport.call("PUT", "/v1/notifications", MyNotifications, body=body, headers=JSON)
 
     async def teams(self) -> list[TeamRow]:
         """Teams, who is in them, and what they may do."""

@@ -141,6 +141,8 @@ class Client:
 
     sign_in_way = _runs(Verbs.sign_in_way)
     whoami = _runs(Verbs.whoami)
+    notifications = _runs(Verbs.notifications)
+    set_notifications = _runs(Verbs.set_notifications)
     teams = _runs(Verbs.teams)
     overview = _runs(Verbs.overview)
     sites = _runs(Verbs.sites)

@@ -7,6 +7,7 @@ never leaves its host; it joins once with a one-time token and proves the key in
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -99,6 +100,19 @@ class BlobOwner(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> str:
         """Its place among all: no owner's name begins with the stroke that a team's has."""
         return f"{self.digest}/{f'/{self.team}' if self.team else self.owner}"
+
+
+class OwnAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where somebody has said to be told of their jobs. Both, if both are given."""
+
+    name: str
+    """Whose it is."""
+    mail: str = ""
+    webhook: str = ""
+    """A secret: whoever knows it may post there."""
+    format: Literal["json", "slack", "teams"] = "json"
+    """What is posted there."""
+    at: float = 0.0
 
 
 class Caller(msgspec.Struct, frozen=True):

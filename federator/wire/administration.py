@@ -1,10 +1,34 @@
-"""HTTP bodies of policies and bursting: how two sets differ, what may be rented, and what waits for a person."""
+"""HTTP bodies of policies and bursting: how two sets differ, what may be rented, and what waits for a person; and where people are told of their jobs."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from federator.wire.http import Problem
+
+
+class MyAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where somebody is told of their own jobs. All empty: as the dispatcher's settings say."""
+
+    mail: Annotated[str, msgspec.Meta(max_length=320)] = ""
+    """In one of the domains that the settings allow (`notifications.own_mail_domains`)."""
+    webhook: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    """At one of the hosts that the settings allow (`notifications.own_webhook_hosts`). Answers have its host only: it is a secret."""
+    format: Literal["json", "slack", "teams"] = "json"
+    """What is posted there."""
+
+
+class MyNotifications(msgspec.Struct, frozen=True, kw_only=True):
+    """GET /v1/notifications: how whoever asks is told of their jobs."""
+
+    reachable: bool
+    """Whether there is any way; without one `notify` in a job file is refused."""
+    own: MyAddress = MyAddress()
+    """What they have said themselves."""
+    mail_domains: tuple[str, ...] = ()
+    """In which they may name an address,"""
+    webhook_hosts: tuple[str, ...] = ()
+    """and at which a webhook."""
 
 
 class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -366,7 +366,7 @@ async def make_world(
     link: LinkSettings | None = None,
     oidc: OidcSettings | None = None,
     notifications: NotificationSettings | None = None,
-    reach: Reach = lambda _: None,
+    reach: Reach = lambda _person, _own: None,
 ) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
     clock = clock or SharedClock()

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from federator.control.administration.own_addresses import OwnAddresses
+from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
-from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError
 from federator.model.events import Alert, AlertKind
+from federator.model.identity import OwnAddress
 from federator.model.jobs import Job, JobStatus, Notify
 from federator.planning.wording.told import because_of
 from federator.ports import Courier
@@ -22,8 +24,8 @@ from federator.settings import NotificationSettings
 from federator.telemetry import METRICS
 
 log = logging.getLogger(__name__)
-Reach = Callable[[str], Courier | None]
-"""What takes messages to a person; None: nobody knows how."""
+Reach = Callable[[str, OwnAddress | None], Courier | None]
+"""What takes messages to a person, who may have said where; None: nobody knows how."""
 LINES = 20
 """What is told one by one in a message; of more it tells how many."""
 AT_ONCE = 8
@@ -58,11 +60,15 @@ class _Digest:
 class Notifications:
     """Hears of every change of a job, and tells its owner."""
 
-    def __init__(self, records: Records, clock: Clock, settings: NotificationSettings, reach: Reach) -> None:
+    def __init__(
+        self, records: Records, event_writer: EventWriter, settings: NotificationSettings, reach: Reach
+    ) -> None:
         self._records = records
-        self._clock = clock
+        self._clock = event_writer.clock
         self._settings = settings
         self._reach = reach
+        self.addresses = OwnAddresses(records, event_writer, settings)
+        """Where people have said to be told."""
         self._digests: dict[str, _Digest] = {}
         self._known: set[tuple[str, Notify]] = set()
         """What is on its way, or waits for it."""
@@ -73,7 +79,7 @@ class Notifications:
 
     def reachable(self, person: str) -> bool:
         """Whether anybody knows how to tell them anything."""
-        return self._reach(person) is not None
+        return self._reach(person, self.addresses.of(person)) is not None
 
     def note(self, changes: Changes) -> None:
         """Rows have changed."""
@@ -152,7 +158,7 @@ class Notifications:
         self._stirred.set()
 
     async def _send(self, person: str, digest: _Digest) -> None:
-        courier = self._reach(person)
+        courier = self._reach(person, self.addresses.of(person))
         job = digest.told[0][0] if len(digest.told) == 1 else ""
         alert = Alert(kind=AlertKind.JOB, text=digest.text(), at=self._clock.now(), owner=person, job=job)
         try:

@@ -22,7 +22,7 @@ from federator.control.record.leadership import Reign
 from federator.kernel.errors import Bug, NotFound, StoreConflict
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
-from federator.model.identity import BlobOwner, JoinToken, Token
+from federator.model.identity import BlobOwner, JoinToken, OwnAddress, Token
 from federator.model.jobs import Follows, Job, JobSpec
 from federator.model.ledger import LedgerState, Seal
 from federator.model.placements import Order, Placement, PlacementStatus
@@ -103,6 +103,7 @@ TABLES: dict[type, _Table] = {
     ClientKey: _Table("client/", lambda r: f"{r.owner}/{r.client_id}", True),
     Series: _Table("series/", lambda r: series_key(r.owner, r.name), True),
     Flag: _Table("flag/", lambda r: r.name, True),
+    OwnAddress: _Table("address/", lambda r: r.name, True),
     Spec: _Table("spec/", lambda r: r.digest, True),
     Outputs: _Table("outputs/", lambda r: r.job, True),
     BlobOwner: _Table("blob-owner/", lambda r: r.key, True),
@@ -124,6 +125,7 @@ Record = (
     | ClientKey
     | Series
     | Flag
+    | OwnAddress
     | Spec
     | Outputs
     | BlobOwner
@@ -177,6 +179,8 @@ class Records:
         self.series: dict[str, Series] = {}
         """By owner and name."""
         self.flags: dict[str, Flag] = {}
+        self.addresses: dict[str, OwnAddress] = {}
+        """Where people have said to be reached, by name."""
         self.outputs: dict[str, Outputs] = {}
         self.blob_owners: dict[str, BlobOwner] = {}
         """By digest and owner."""
@@ -217,6 +221,7 @@ class Records:
             ClientKey: self.client_keys,
             Series: self.series,
             Flag: self.flags,
+            OwnAddress: self.addresses,
             Spec: self._specs,
             Outputs: self.outputs,
             BlobOwner: self.blob_owners,

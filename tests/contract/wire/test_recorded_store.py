@@ -15,7 +15,7 @@ from federator.control.record.records import TABLES, Records
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Damaged, Permanent
 from federator.model.capacity import LeaseStatus
-from federator.model.identity import BlobOwner
+from federator.model.identity import BlobOwner, OwnAddress
 from federator.model.jobs import JobStatus
 from federator.model.ledger import LedgerState, Seal
 from federator.model.series import Series
@@ -30,6 +30,7 @@ LATER: dict[type, Path] = {
     BlobOwner: Path(__file__).parent / "blob-owner-v1.json",
     LedgerState: Path(__file__).parent / "ledger-state-v1.json",
     Seal: Path(__file__).parent / "seal-v1.json",
+    OwnAddress: Path(__file__).parent / "own-address-v1.json",
 }
 """Kinds of rows that came after it, each as it was first written."""
 NOT_NEEDED = {"last_seen_at"}

@@ -12,6 +12,7 @@ from federator.control.messages import notifications
 from federator.control.submission.reruns import request_again
 from federator.kernel.errors import Invalid, Unavailable
 from federator.model.events import Alert, AlertKind
+from federator.model.identity import OwnAddress
 from federator.model.jobs import Notify
 from federator.settings import NotificationSettings
 from federator.simulation.virtual_time import VirtualLoop, run
@@ -29,8 +30,8 @@ class Post:
         self.messages: list[Alert] = []
         self.fails = False
 
-    def reach(self, person: str) -> "Post | None":
-        return self if person == "ada" else None
+    def reach(self, person: str, own: OwnAddress | None) -> "Post | None":
+        return self if person == "ada" or own is not None else None
 
     async def deliver(self, alert: Alert) -> None:
         self.messages.append(alert)
