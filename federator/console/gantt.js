@@ -30,7 +30,7 @@ export const STATES = [
   ["starting", "starting"],
   ["running", "running"],
 ];
-const STEPS = [10, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+const STEPS = [1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 const SHORTEST_S = 60;
 const LONGEST_S = 31 * 86400;
 const AXIS = 26;
@@ -41,6 +41,7 @@ const GUTTER = 168;
 const MOST_LABELS = 300;
 const LABEL_HIGH = 11;
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const SECONDS = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
 
 export class Gantt {
@@ -439,7 +440,7 @@ export function ticksOf(since, until, most) {
   for (let at = Math.ceil((since - shift) / step) * step + shift; at <= until; at += step) {
     const date = new Date(at * 1000);
     const day = step >= 86400 || (date.getHours() === 0 && date.getMinutes() === 0);
-    found.push([at, day ? DATE.format(date) : CLOCK.format(date), day]);
+    found.push([at, (day ? DATE : step < 60 ? SECONDS : CLOCK).format(date), day]);
   }
   return found;
 }

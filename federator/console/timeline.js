@@ -12,7 +12,7 @@ const BAR = 18;
 const AXIS = 22;
 const LEFT = 92;
 const OVER = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
-const LEAST_S = 60;
+const LEAST_S = 5;
 
 /**
  * A part of the page of a job.

@@ -224,6 +224,12 @@ function range(at, low, high) {
   return low && high ? h("span", { title: `80 of 100 such jobs: between ${absolute(low)} and ${absolute(high)}` }, time(at), h("span", { class: "faint" }, " ± ", duration((high - low) / 2))) : time(at);
 }
 
+/** @param {{members?: string[]}} attempt */
+function hostsOf({ members = [] }) {
+  const hosts = [...new Set(members)];
+  return hosts.length > 3 ? h("span", { title: hosts.join(", ") }, `${hosts.slice(0, 2).join(", ")} and ${hosts.length - 2} more`) : hosts.join(", ") || NOTHING;
+}
+
 function attemptTable() {
   /** @type {Table<any>} */
   const table = new Table({
@@ -236,6 +242,9 @@ function attemptTable() {
       { id: "site", title: "Site", cell: (row) => [row.site, h("span", { class: "faint" }, ` ${row.model ?? ""} ${row.market && row.market !== "owned" ? row.market : ""}`)] },
       { id: "started", title: "Started", numeric: true, cell: (row) => time(row.started_at) },
       { id: "ran", title: "Ran", numeric: true, cell: (row) => (row.started_at && row.ended_at ? duration(row.ended_at - row.started_at) : NOTHING) },
+      { id: "hosts", title: "Hosts", cell: (row) => hostsOf(row) },
+      { id: "gpus", title: "GPUs", numeric: true, cell: (row) => number(row.gpus, 2) },
+      { id: "usd", title: "Cost", numeric: true, cell: (row) => money(row.usd) },
       { id: "exit", title: "Exit code", numeric: true, cell: (row) => (row.exit_code ?? NOTHING) },
       { id: "detail", title: "How it ended", long: true, cell: (row) => [capital(row.detail ?? ""), row.last_lines && h("pre", { class: "log short" }, visible(row.last_lines))] },
     ],
