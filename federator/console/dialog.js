@@ -4,27 +4,28 @@ import { h, show } from "./dom.js";
 
 /**
  * Ask before acting. The consequence may be looked up meanwhile; answers whether the person agreed.
- * @param {{title: string, consequence: import("./dom.js").Children | Promise<import("./dom.js").Children>, action: string, grave?: boolean}} given `action` is the word on the button; `grave`: what cannot be undone.
+ * @param {{title: string, consequence: import("./dom.js").Children | Promise<import("./dom.js").Children>, action: string, grave?: boolean, told?: boolean}} given `action` is the word on the button; `grave`: what cannot be undone; `told`: there is nothing to decide.
  * @returns {Promise<boolean>}
  */
-export function ask({ title, consequence, action, grave }) {
+export function ask({ title, consequence, action, grave, told: only = false }) {
   return new Promise((resolve) => {
     const told = h("div", { class: "consequence" }, "Looking what would follow …");
     const agree = h("button", { type: "submit", value: "yes", class: grave ? "grave" : "main" }, action);
     const leave = h("button", { type: "submit", value: "" }, "Leave it");
     const heading = h("h2", { id: "dialog-title" }, title);
-    const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, h("form", { method: "dialog" }, heading, told, h("div", { class: "actions" }, leave, agree)));
+    const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, h("form", { method: "dialog" }, heading, told, h("div", { class: "actions" }, !only && leave, agree)));
     Promise.resolve(consequence).then(
       (found) => show(told, found),
       (error) => show(told, problemBox(error)),
     );
+    dialog.addEventListener("click", (event) => /** @type {HTMLElement} */ (event.target).closest("a") && dialog.close(""));
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue === "yes");
     });
     document.body.append(dialog);
     dialog.showModal();
-    leave.focus();
+    (only ? agree : leave).focus();
   });
 }
 

@@ -22,6 +22,8 @@ const PAGES = [
   { path: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
   { path: "/jobs", title: "Jobs", load: () => import("./pages/jobs.js") },
   { path: "/submit", title: "Submit", load: () => import("./pages/submit.js") },
+  { path: "/money", title: "Money", load: () => import("./pages/money.js") },
+  { path: "/policies", title: "Policies", load: () => import("./pages/policies.js") },
   { path: "/sites", title: "Sites", load: () => import("./pages/sites.js") },
   { path: "/decisions", title: "Decisions", load: () => import("./pages/decisions.js") },
 ];

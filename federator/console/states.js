@@ -38,6 +38,12 @@ const STATES = {
   LOST: ["bad", "lost"],
   REFUSED: ["bad", "refused"],
   REVOKED: ["over", "revoked"],
+  // Machines that are rented
+  REQUESTED: ["planned", "requested"],
+  LAUNCHING: ["starting", "launching"],
+  BOOTING: ["starting", "booting"],
+  TERMINATING: ["leaving", "ending"],
+  INTERRUPTED: ["bad", "taken back"],
   // Sites and their hosts
   JOINING: ["starting", "joining"],
   READY: ["good", "ready"],

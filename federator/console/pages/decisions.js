@@ -179,7 +179,7 @@ function terms(found) {
         { id: "usd", title: "Dollars", numeric: true, cell: (row) => money(row[1]), by: (row) => row[1] },
       ],
     }),
-    Object.entries(found),
+    Object.entries(found).filter(([, usd]) => usd !== 0),
   );
 }
 

@@ -320,7 +320,7 @@ function workTable(onEvict) {
     { id: "started", title: "Started", cell: (row) => time(row.started_at), by: (row) => row.started_at },
     { id: "ends", title: "Should end", cell: (row) => time(row.expected_finish_at), by: (row) => row.expected_finish_at },
   ];
-  if (onEvict) columns.push({ id: "evict", title: "Leave", cell: (row) => h("button", { type: "button", class: "plain", "aria-label": `Evict ${row.name}`, on: { click: () => onEvict(row) } }, "Evict") });
+  if (onEvict) columns.push({ id: "evict", title: "Leave", cell: (row) => h("button", { type: "button", class: "plain link", "aria-label": `Evict ${row.name}`, on: { click: () => onEvict(row) } }, "Evict") });
   return new Table({ caption: "Work here", keyOf: (row) => row.id, empty: "Nothing of ours runs here.", columns });
 }
 
@@ -333,7 +333,7 @@ async function joinSite(may) {
   const site = name.input.value.trim();
   try {
     const made = await post("/v1/tokens", { site, kind: kind.input.value });
-    await ask({ title: `Join ${site}`, consequence: commands(site, kind.input.value, made.secret), action: "Done" });
+    await ask({ title: `Join ${site}`, consequence: commands(site, kind.input.value, made.secret), action: "Done", told: true });
   } catch (error) {
     notice(/** @type {Error} */ (error));
   }

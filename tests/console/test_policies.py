@@ -1,0 +1,173 @@
+"""The pages Policies and Money in real Chromium: write, check, compare, replay and apply a set; approve a rental, and see what it costs."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.console.stage import Person, Stage
+from tests.support.waiting import wait_until
+from tests.testbeds.console import lacking
+from tests.testbeds.required import need
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+SET = """apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {max_duration: 2h, met_deadline_usd_per_gpu_hour: 40}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: night}
+spec: {max_duration: 4h}
+---
+apiVersion: federator/v1
+kind: BurstPolicy
+metadata: {name: cautious}
+spec: {when: {approval_above: 0.01 USD}}
+---
+apiVersion: federator/v1
+kind: Budget
+metadata: {name: month}
+spec: {usd: {per_month: 100}}
+"""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A site of one GPU, and a provider whose machines come up and never join."""
+    need(lacking())
+    folder = tmp_path_factory.mktemp("console")
+    offers = [{"instance_type": "a2-highgpu-1g", "boot_delay": "10m", "max_instances": 2}]
+    machines = {"state_dir": str(folder / "machines"), "command": ["sleep", "600"], "offers": offers}
+    provider = {"type": "local", "site": "cloud", "settings": machines}
+    with Stage(folder, {"providers": {"acme": provider}}) as stage:
+        stage.site(gpus=1)
+        (folder / "rules").mkdir()
+        (folder / "rules/set.yaml").write_text(SET)
+        stage.federator("policy", "apply", str(folder / "rules"), "-m", HOSTILE)
+        with stage.client() as client:
+            done = client.submit({"name": "done", "run": "true", "resources": {"gpus": 1}})
+            client.wait(done.jobs[0])
+            client.submit(
+                {
+                    "name": "long",
+                    "run": "sleep 900",
+                    "estimate": "5h",
+                    "max_duration": "6h",
+                    "resources": {"gpus": 1},
+                }
+            )
+            wait_until(lambda: client.job("long").job.status == "RUNNING", "the first job to run")
+            client.submit(
+                {
+                    "name": "waits",
+                    "run": "sleep 60",
+                    "estimate": "1h",
+                    "finish_within": "100m",
+                    "resources": {"gpus": 1},
+                }
+            )
+        yield stage
+
+
+def editor(page: Page) -> str:
+    """What the editor has."""
+    return page.get_by_label("The policy set").input_value()
+
+
+def test_a_rental_is_approved(person: Callable[[str], Person], stage: Stage) -> None:
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/policies")
+    table = page.get_by_role("table", name="Rentals that wait for a person")
+    expect(table).to_contain_text("waits")
+    expect(page.get_by_role("table", name="Versions, newest first")).to_contain_text(HOSTILE)
+    admin.picture("policies")
+    admin.audit()
+    table.get_by_role("button", name="Approve a rental for waits").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("in the worst case")
+    dialog.get_by_label("Why").fill("the paper is due")
+    admin.picture("approve")
+    admin.audit()
+    dialog.get_by_role("button", name="Approve", exact=True).click()
+    with stage.client() as client:
+        wait_until(lambda: bool(client.leases()), "a machine to be rented")
+    expect(page.get_by_text("No rental waits for a person.")).to_be_visible()
+
+
+def test_money_is_shown_with_its_evidence(person: Callable[[str], Person], tmp_path: Path) -> None:
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/money")
+    expect(page.get_by_role("table", name="Money under caps")).to_contain_text("Budget/month")
+    leases = page.get_by_role("table", name="What is and was rented")
+    expect(leases).to_contain_text("a2-highgpu-1g")
+    usage = page.get_by_role("table", name="Use and chargeback")
+    page.get_by_label("Added up by").select_option("user")
+    expect(usage.get_by_role("row", name="admin")).to_be_visible()
+    admin.picture("money")
+    admin.audit()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export as CSV").click()
+    download.value.save_as(tmp_path / "usage.csv")
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "usage.csv").read_text()))
+    assert (row["user"], row["jobs"]) == ("admin", "1")
+    leases.get_by_role("button", name="Evidence").first.click()
+    expect(page.get_by_role("dialog")).to_contain_text("BurstPolicy/cautious")
+    admin.picture("evidence")
+    admin.audit()
+    page.get_by_role("dialog").get_by_role("link", name="this decision").click()
+    expect(page.get_by_role("table", name="Actions")).to_contain_text("waits")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_set_is_checked_compared_replayed_and_applied(person: Callable[[str], Person]) -> None:
+    pat = person("pat")
+    pat.stage.person("pat", "platform")
+    pat.sign_in()
+    page = pat.open("/policies")
+    area = page.get_by_label("The policy set")
+    expect(area).to_have_value(SET)
+    area.fill(SET.replace("max_duration: 4h", "max_duration: soon"))
+    expect(page.get_by_text("max_duration").last).to_be_visible()
+    expect(page.locator(".wrong").first).to_contain_text("max_duration")
+    expect(page.get_by_role("button", name="Apply")).to_be_disabled()
+    area.fill(SET.replace("name: night", "name: evening"))
+    expect(page.get_by_text("Valid: 4 documents")).to_be_visible()
+    expect(page.get_by_text("Queue/evening is added")).to_be_visible()
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("heading", name="What it would have done")).to_be_visible(timeout=90_000)
+    expect(page.get_by_role("table", name="What changes")).to_contain_text("Mean wait")
+    pat.picture("replay")
+    pat.audit()
+    page.get_by_role("button", name="Apply").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Queue/night is removed")
+    dialog.get_by_label("Why").fill("evenings are enough")
+    pat.picture("apply")
+    dialog.get_by_role("button", name="Apply").click()
+    history = page.get_by_role("table", name="Versions, newest first")
+    expect(history).to_contain_text("evenings are enough")
+    expect(page.get_by_text("Version 2 by pat")).to_be_visible()
+    history.get_by_role("button", name="Version 1").click()
+    dialog.get_by_role("button", name="Put in force again").click()
+    expect(page.get_by_text("Version 3 by pat")).to_be_visible()
+    expect(area).to_have_value(SET)
+
+
+def test_who_may_not_change_policies_reads_them(person: Callable[[str], Person]) -> None:
+    ada = person("ada")
+    ada.sign_in()
+    page = ada.open("/policies")
+    expect(page.get_by_text("Changing them takes the role platform.")).to_be_visible()
+    expect(page.get_by_label("The policy set")).not_to_be_editable()
+    for name in ("Apply", "Replay", "Pause renting"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+    page = ada.open("/money")
+    expect(page.get_by_label("Whose").locator("option")).to_have_count(1)
+    expect(page.get_by_text("Nothing was used in that time.")).to_be_visible()
