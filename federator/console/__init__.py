@@ -6,7 +6,7 @@
 - `api.js`: the public HTTP API; its problem details become errors with a remedy. `stream.js`: server-sent events.
 - `store.js`: values with subscribers. `format.js`: times, money, GPUs, durations. `states.js`: each state as a colour, a shape and a word.
 - `table.js`, `form.js`, `dialog.js`, `bars.js`: what pages are made of. `actions.js`: what people do to jobs, with the consequence told first.
-- `logs.js`, `log_text.js`: a log as it is written, as text. `yaml.js`: job files, and what the schema says of a place in one.
+- `logs.js`, `log_text.js`: a log as it is written, as text. `terminal.js`: a shell inside a job. `yaml.js`: job files, and what the schema says of a place in one.
 - `gantt.js`: bars on lanes, of which only what is in sight is drawn; `packing.js`: in which rows they lie. `charts.css`: looks of drawings.
 - `deadline.js`, `timeline.js`: parts of the page of a job: the price of each finish with a handle that sets the deadline, and its attempts in time.
 - `chart.js`: lines and stacked bars, each with a table of the same.

@@ -28,6 +28,9 @@ import { h, keyed, show } from "./dom.js";
 
 /** @template T */
 export class Table {
+  /** What rows were filled with. @type {WeakMap<Element, string>} */
+  #told = new WeakMap();
+
   /** @param {TableOptions<T>} options */
   constructor(options) {
     this.options = options;
@@ -92,12 +95,15 @@ export class Table {
   }
 
   /**
-   * Fill a row; a cell is made anew only if it says something else, so that links keep their focus.
+   * Fill a row, if it is not as it was; a cell is made anew only if it says something else, so that links keep their focus.
    * @param {HTMLTableRowElement} element
    * @param {T} row
    */
   #fill(element, row) {
     const { columns, tone } = this.options;
+    const told = JSON.stringify(row);
+    if (this.#told.get(element) === told) return element;
+    this.#told.set(element, told);
     element.className = tone?.(row) ?? "";
     columns.forEach((column, index) => {
       const kind = classOf(column);

@@ -9,6 +9,7 @@ import { logPanel } from "../logs.js";
 import { shape, stateMark } from "../states.js";
 import { keepFresh } from "../stream.js";
 import { Table } from "../table.js";
+import { terminalPanel } from "../terminal.js";
 
 export const title = "Job";
 
@@ -30,6 +31,7 @@ export function open(view, context) {
   const attempts = attemptTable();
   const why = explainPanel();
   const log = h("section", { class: "panel", "aria-labelledby": "job-log", hidden: true });
+  const inside = h("details", { class: "panel", hidden: true });
   const spec = h("details", { class: "panel" });
   show(
     view,
@@ -41,6 +43,7 @@ export function open(view, context) {
     why.element,
     h("section", { class: "panel", "aria-labelledby": "job-attempts" }, h("h2", { id: "job-attempts" }, "Attempts"), attempts.element),
     log,
+    inside,
     spec,
   );
   /** @type {any} */
@@ -51,6 +54,8 @@ export function open(view, context) {
   let acted = "";
   /** @type {ReturnType<typeof logPanel> | null} */
   let reader = null;
+  /** @type {ReturnType<typeof terminalPanel> | null} */
+  let shell = null;
   /** @type {ReturnType<PartModule["part"]>[]} */
   let opened = [];
   let closed = false;
@@ -64,6 +69,7 @@ export function open(view, context) {
     closed = true;
     fresh.stop();
     reader?.close();
+    shell?.close();
     for (const each of opened) each.close();
   };
 
@@ -75,6 +81,7 @@ export function open(view, context) {
     drawFacts(facts, detail);
     attempts.show([...detail.attempts].reverse());
     openLog();
+    drawInside();
     drawSpec();
     const state = `${detail.job.status}/${detail.job.placement}/${detail.decision}/${detail.job.deadline_at}/${detail.job.priority}/${detail.job.queue}`;
     if (state !== explained) {
@@ -123,6 +130,19 @@ export function open(view, context) {
     show(log, h("h2", { id: "job-log" }, "Log"), choice, panel.element);
     log.hidden = false;
     panel.open(0);
+  }
+
+  /** A shell, for whoever may. */
+  function drawInside() {
+    const { job } = detail;
+    const may = job.owner === context.who.name && job.status === "RUNNING";
+    if (may && !shell) {
+      shell = terminalPanel(job.id, Math.max(1, detail.members.length));
+      show(inside, h("summary", null, "A shell inside"), shell.element);
+      inside.hidden = false;
+    } else if (!may && shell && OVER.has(job.status)) {
+      inside.hidden = !inside.hasAttribute("open");
+    }
   }
 
   function drawSpec() {
