@@ -13,7 +13,7 @@ from pathlib import Path
 
 from federator.kernel.errors import Conflict
 from federator.wire import tunnel
-from federator.wire.tunnel import CLOSE, DATA_BYTES, RESIZE, STDERR, STDIN, STDIN_ENDS, STDOUT, End
+from federator.wire.tunnel import CLOSE, DATA_BYTES, END, RESIZE, STDERR, STDIN, STDIN_ENDS, STDOUT, End
 
 WAITING_FRAMES = 4
 """Frames of output that wait for the tunnel to take them; beyond that the command waits."""
@@ -22,6 +22,9 @@ QUIET_S = 0.3
 KILL_S = 5.0
 """A command that goes on after it was hung up on is killed then."""
 SIGNALLED = 128
+LONGEST_NUMBER, MOST_SAID = 100, 500
+BEGIN_S = 20.0
+"""Real seconds for which the number of a command is waited for."""
 Start = Callable[[Sequence[tuple[int, int]]], int]
 """Starts a process with these descriptors as those of the second numbers, as leader of a session; its process id."""
 
@@ -192,6 +195,57 @@ def nobody_listens(port: int) -> Conflict:
         f"nothing of the job listens on port {port} yet",
         remedy="let it listen on 127.0.0.1 or on all addresses of its host",
     )
+
+
+async def begun(channel: ProcessChannel) -> tuple[int, bytes]:
+    """The number that a command says first, on a line of its own, and what came with it. Raises `Conflict` when it ends before, or says nothing."""
+    try:
+        async with asyncio.timeout(BEGIN_S):
+            return await _begun(channel)
+    except TimeoutError:
+        raise Conflict(f"the job cannot be entered: nothing has begun within {BEGIN_S:g} s") from None
+
+
+async def _begun(channel: ProcessChannel) -> tuple[int, bytes]:
+    line, said = b"", b""
+    while (frame := await channel.receive()) is not None and frame[0] != END and len(line) < LONGEST_NUMBER:
+        line, said = (
+            (line + frame[1:], said) if frame[0] == STDOUT else (line, (said + frame[1:])[-MOST_SAID:])
+        )
+        number, newline, rest = line.partition(b"\n")
+        if newline and number.strip().isdigit():
+            return int(number), rest
+    raise Conflict(f"the job cannot be entered: {(said or line).decode(errors='replace').strip()}")
+
+
+class NumberedChannel:
+    """A command that is not a process of ours: it has said its number, by which it is hung up on."""
+
+    def __init__(self, channel: ProcessChannel, first: bytes, hang_up: Callable[[], None]) -> None:
+        self._channel = channel
+        self._first = first
+        self._hang_up = hang_up
+        self._over = False
+
+    async def receive(self) -> bytes | None:
+        """Its output, and at last its exit code."""
+        first, self._first = self._first, b""
+        if first:
+            return bytes((STDOUT,)) + first
+        frame = await self._channel.receive()
+        self._over = self._over or frame is None or frame[0] == END
+        return frame
+
+    async def send(self, frame: bytes) -> None:
+        """Its input, or the size of its terminal."""
+        await self._channel.send(frame)
+
+    def close(self) -> None:
+        """Hang up."""
+        if not self._over:
+            self._over = True
+            self._hang_up()
+        self._channel.close()
 
 
 class PortChannel:

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.kernel.errors import NotSupported
 from federator.model.jobs import JobSpec
 from federator_agent.staging_errors import StagingRefused
 
 NONE = "none"
+KILL_S = 5
 GIVEN = 3
 """The descriptor by which the job's variables come in: the first that podman passes on."""
 _ENTRYPOINT = f'given=$(cat <&{GIVEN}) || exit 74; exec {GIVEN}<&-; eval "$given"; unset given; exec "$@"'
@@ -123,6 +125,22 @@ def _podman(images: Images, run: Contained, inside: str) -> str:
     return (
         f'{who}{_DEVICES if run.gpus else ""}exec {shlex.join(words)} "$@" {shlex.quote(run.image)} {inside}'
     )
+
+
+def enter(images: Images, name: str, work: Path, command: Sequence[str], *, tty: bool) -> str:
+    """For `/bin/sh`, as `script`: a command beside that of a container that runs, which first says its number there. Raises `NotSupported`."""
+    if images.engine is not Engine.PODMAN:
+        raise NotSupported(f"a job in a container image cannot be entered where {images.engine} runs it")
+    words = ["podman", "exec", "--interactive", "--preserve-fds=1", f"--workdir={work}"]
+    words += ["--tty"] if tty else []
+    numbered = f"echo $$; {_ENTRYPOINT}"
+    return f"exec {shlex.join([*words, name, '/bin/sh', '-c', numbered, 'sh', *command])}"
+
+
+def hang_up(name: str, number: int) -> list[str]:
+    """What tells such a command to end, and kills it where it does not."""
+    group = f'kill -s HUP -- "-$1" || kill -s HUP "$1"; sleep {KILL_S}; kill -s KILL -- "-$1" || kill -s KILL "$1"'
+    return ["podman", "exec", name, "/bin/sh", "-c", f"{{ {group}; }} 2>/dev/null", "sh", str(number)]
 
 
 def _apptainer(images: Images, run: Contained, inside: str) -> str:

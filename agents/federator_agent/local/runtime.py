@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from federator.kernel.errors import NotSupported
+from federator.kernel.errors import Conflict
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.wire.tunnel import Exec, Forward
 from federator_agent import archives, images, secrets
-from federator_agent.channels import PortChannel, nobody_listens, open_process
+from federator_agent.channels import NumberedChannel, PortChannel, begun, nobody_listens, open_process
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
@@ -35,6 +35,8 @@ from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
 
+CONTAINER_S, AGAIN_S = 5.0, 0.3
+"""Real seconds: a rank counts as running before its container does, which is waited for so long."""
 ADDRESS = "127.0.0.1"
 """Where the ranks of a gang find each other when all of them are on this host."""
 MOST_SAID = 500
@@ -136,10 +138,9 @@ class LocalRuntime:
                 shm_mib=spec.resources.shm_mib,
             ),
         )
-        take = f"exec {images.GIVEN}<&{GIVEN_DESCRIPTOR} {GIVEN_DESCRIPTOR}<&-\n{text}"
         outside = base | device_environment(slot)
         return Launch(
-            ["/bin/sh", "-c", take],
+            ["/bin/sh", "-c", _taking(text)],
             outside,
             images.given(environment, base),
             owner.st_uid if is_root else None,
@@ -208,8 +209,8 @@ class LocalRuntime:
         environment = self._environment(record, spec, slot, self._where(record, resumes=record.entry.resume))
         if request.tty:
             environment["TERM"] = request.term or "dumb"
-        if (directory / traces.CONTAINED).exists():
-            raise NotSupported("a job in a container image cannot be entered at this site")
+        if self._around.images is not None and (directory / traces.CONTAINED).exists():
+            return await self._enter_container(record, slot, request, environment)
         launch = self._confinement.beside(
             self._place(record, slot),
             list(request.command),
@@ -225,6 +226,36 @@ class LocalRuntime:
             size=request.size,
             inner=self._confinement.apart,
         )
+
+    async def _enter_container(
+        self, record: Record, slot: Slot, request: Exec, environment: dict[str, str]
+    ) -> Channel:
+        """By the program that runs it, within the control groups of its rank. That leaves the command alone when it ends itself."""
+        assert self._around.images is not None
+        name, base = self._container(record.entry.placement, slot.rank), self._around.environment
+        work = self._place(record, slot).work
+        text = images.enter(self._around.images, name, work, request.command, tty=request.tty)
+        launch = Launch(["/bin/sh", "-c", _taking(text)], base, images.given(environment, base))
+        directory = self._rank(record.entry.placement, slot.rank)
+        start = partial(self._ranks.start_beside, directory, launch, ())
+        give_up_s = asyncio.get_running_loop().time() + CONTAINER_S
+        while True:
+            process = open_process(start, tty=request.tty, size=request.size)
+            try:
+                number, first = await begun(process)
+            except BaseException as error:
+                process.close()
+                if not isinstance(error, Conflict) or asyncio.get_running_loop().time() > give_up_s:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return NumberedChannel(process, first, partial(self._hang_up, name, number))
+
+    def _hang_up(self, name: str, number: int) -> None:
+        async def told() -> None:
+            await self._run(*images.hang_up(name, number))
+
+        self._around.tasks.spawn(told())
 
     def find(self, record: Record, rank: int) -> None:
         """Look at what its shim has left."""
@@ -322,3 +353,8 @@ class LocalRuntime:
 
     def _rank(self, placement: str, rank: int) -> Path:
         return self._around.log_file(placement, rank).parent
+
+
+def _taking(text: str) -> str:
+    """A script for a container's program, whose variables come where that expects them."""
+    return f"exec {images.GIVEN}<&{GIVEN_DESCRIPTOR} {GIVEN_DESCRIPTOR}<&-\n{text}"
