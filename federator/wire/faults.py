@@ -47,12 +47,10 @@ def _holds(path: str, other: str) -> bool:
 
 def read_whole(read: Callable[[object], T], document: Document, file: object) -> T:
     """What `read` makes of the document of a file. Raises all that is wrong with it, each with file and line in front."""
-    try:
-        return read(document.value)
-    except Permanent:
-        faults = in_lines(document, every_fault(read, document.value))
-        raise_all([_in_file(file, fault) for fault in faults])
-        raise
+    found: list[T] = []
+    faults = every_fault(lambda value: found.append(read(value)), document.value)
+    raise_all([_in_file(file, fault) for fault in in_lines(document, faults)])
+    return found[0]
 
 
 def raise_all(faults: list[Permanent]) -> None:

@@ -170,8 +170,8 @@ def test_a_script_is_told_from_a_job_file() -> None:
 
 
 def test_times_are_as_slurm_has_them() -> None:
-    given = ("90", "1:30", "2:00:00", "1-12", "1-12:30", "0-0:0:5")
-    assert [seconds_of(text) for text in given] == [5400, 90, 7200, 129600, 131400, 5]
+    given = ("90", "1:30", "2:00:00", "1-12", "1-12:30", "0-0:0:5", "1:30:15")
+    assert [seconds_of(text) for text in given] == [5400, 90, 7200, 129600, 131400, 5, 5415]
     now = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
     assert deadline_of("18:00", now) == "2026-11-23T18:00:00+00:00"
     assert deadline_of("9:30", now) == "2026-11-24T09:30:00+00:00"
