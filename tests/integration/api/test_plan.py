@@ -165,6 +165,19 @@ async def test_of_others_when_and_where_alone(rig: Rig, by_team: bool) -> None:
         assert len(last["bars"]) < 4
 
 
+async def test_hosts_that_are_held_for_a_gang_are_told_of(rig: Rig) -> None:
+    await rig.world.add_site("hall", nodes=2, gpus=4)
+    await rig.submit("ada", name="runs", resources={"gpus": 4}, estimate="1h")
+    await rig.world.turn()
+    await rig.submit("ada", name="gang", nodes=2, resources={"gpus": 4}, estimate="1h", priority=80)
+    await rig.submit("bob", name="beside", resources={"gpus": 4}, estimate="9h")
+    await rig.world.turn()
+    page = await plan(rig)
+    assert states(page) == {"runs": "running", "gang": "reserved", "beside": "planned"}
+    gang = next(bar for bar in page["bars"] if bar["name"] == "gang")
+    assert gang["members"] == ["hall", "hall"]
+
+
 async def test_a_rented_machine_boots_and_then_runs_what_it_is_for(rig: Rig) -> None:
     await rig.world.policies(renting(max_duration="4h", deadline_usd=50.0, usd_per_day=500.0))
     await rig.world.core.executor.poll()
