@@ -142,12 +142,20 @@ def test_five_thousand_bars_at_ten_sites_and_at_a_thousand(
     someone = person("admin")
     page = someone.sign_in()
     plan = json.dumps(a_large_plan(time.time(), sites, hosts))
+    then = json.dumps(a_large_plan(time.time() - 90_000.0, sites, hosts))
 
     def answer(route: Route) -> None:
         route.fulfill(body=plan, content_type="application/json")
 
     page.route("**/v1/plan?*", answer)
-    someone.open("/plan")
+    page.route(
+        "**/v1/decisions/dec-1/plan?*",
+        lambda route: route.fulfill(body=then, content_type="application/json"),
+    )
+    someone.open("/plan?decision=dec-1")
+    expect(page.get_by_text("As of 1 d")).to_be_visible()
+    expect(page.locator(".gantt-now-mark")).to_be_attached()
+    page.get_by_role("button", name="Back to now").click()
     page.get_by_role("button", name="24 h").click()
     expect(page.locator(".bar-running").first).to_be_attached()
     someone.picture(f"plan-{sites}-sites")

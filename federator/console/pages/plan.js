@@ -34,6 +34,8 @@ class PlanPage {
     this.plan = null;
     this.decision = context.query.get("decision") ?? "";
     this.fetched = { since: 0, until: 0 };
+    /** The decision whose moment has been brought into sight. */
+    this.sought = "";
     this.timer = 0;
     this.asked = 0;
     this.problem = h("div");
@@ -158,6 +160,8 @@ class PlanPage {
     show(this.problem);
     this.plan = plan;
     this.fetched = span;
+    if (this.decision !== this.sought) this.#seek(plan.taken_at);
+    this.sought = this.decision;
     this.#draw();
   }
 
@@ -178,6 +182,13 @@ class PlanPage {
     show(this.summary, said.filter(Boolean).join(" · "), winner && !this.table.element.hidden ? "" : winner ? ` · ${winner}` : "");
     if (this.decision) this.#tellWhen();
     else this.gantt.follow();
+  }
+
+  /** Bring a moment into sight. @param {number} moment */
+  #seek(moment) {
+    const { since, until } = this.gantt;
+    const length = until - since;
+    if (moment < since || moment > until) this.gantt.look(moment - length / 4, moment + (length * 3) / 4);
   }
 
   /** Another time is in sight: what lies there is asked for, once it stays. */
@@ -240,8 +251,6 @@ class PlanPage {
     }
     this.decision = row.id;
     this.slider.value = String(Math.max(-DAY_S, row.at - now()));
-    const length = this.gantt.until - this.gantt.since;
-    if (row.at < this.gantt.since || row.at > this.gantt.until) this.gantt.look(row.at - length / 4, row.at + (length * 3) / 4);
     this.#remember();
     this.fresh.again();
   }
