@@ -17,6 +17,7 @@ from federator.api.job_cursors import cursor_of, read_cursor
 from federator.api.parser_threads import in_thread
 from federator.api.problems import problem_of
 from federator.control.queries.ahead import ahead_of
+from federator.control.queries.forecast_moves import forecast_moves
 from federator.control.queries.job_lists import NEWEST_FIRST, Sorting, Wanted
 from federator.control.submission.acceptance import Submission
 from federator.control.submission.reruns import request_again
@@ -29,6 +30,7 @@ from federator.wire.addresses import label_of_all, names_array
 from federator.wire.http import (
     ActedOn,
     ArrayDetail,
+    ForecastMove,
     JobAction,
     JobDetail,
     JobOrder,
@@ -238,6 +240,18 @@ async def explain(call: Call) -> Explanation:
     return msgspec.structs.replace(
         found, name=job.label, tasks=tasks, series=core.series.of_run(job), ahead=ahead
     )
+
+
+class ForecastsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`since` in seconds since the epoch."""
+
+    since: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+async def forecasts(call: Call) -> list[ForecastMove]:
+    """What moved the forecast of a job since then."""
+    core, since_at = call.core, call.query(ForecastsQuery).since
+    return await forecast_moves(core.records, core.turn, core.decisions, call.job, since_at, call.sight.job)
 
 
 async def preview(call: Call) -> Preview:

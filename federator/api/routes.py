@@ -81,6 +81,7 @@ ROUTES = (
     Route("GET", "/v1/jobs/{id}/logs", logs.read, JOB, "Read or follow a log", allows=MAY_READ, query=logs.LogsQuery, content=TEXT),
     Route("GET", "/v1/jobs/{id}/outputs", files.outputs, JOB, "Download collected outputs", allows=MAY_READ, content=TAR),
     Route("GET", "/v1/jobs/{id}/tunnel", tunnels.enter, JOB, "Run a command in a running job, or reach a port of it (WebSocket)", allows=MAY_EXEC, query=tunnels.TunnelQuery, status=101, cost=TUNNEL),
+    Route("GET", "/v1/jobs/{id}/forecasts", jobs.forecasts, PERSON, "What moved the forecast of a job", query=jobs.ForecastsQuery, answer=list[http.ForecastMove], cost=HEAVY),
     Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation, cost=HEAVY),
     Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview, cost=HEAVY),
     Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201, cost=PLAIN),

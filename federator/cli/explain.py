@@ -1,6 +1,7 @@
 """`explain` and `preview`: why a job waits or ran where it did, site by site, and what would change that."""
 
 import math
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,15 +16,15 @@ from federator.cli.arrays import tasks_in_words
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.jobs import JobFile, JobName, the_file
 from federator.cli.layout import NARROW, Column, table
-from federator.cli.output import Output, facts, show, show_data, status, width, within
-from federator.cli.phrases import NONE, duration, plain, usd, when, when_exactly
+from federator.cli.output import Output, facts, show, show_data, show_rows, status, width, within
+from federator.cli.phrases import NONE, duration, instant, moment_at, plain, usd, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.model.plans import Explanation, SiteReason
-from federator.wire.http import JobPatch, Preview
+from federator.wire.http import ForecastMove, JobPatch, Preview
 
 if TYPE_CHECKING:
     from federator.cli.jobfiles import WrittenJob
@@ -37,8 +38,21 @@ CENT_USD = 0.005
 BAR, THIN, BAR_CELLS = "█", "▏", 24
 
 
-def explain(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
-    """Say why a job waits and why not elsewhere, or why it ran where it did."""
+def explain(
+    job: JobName, *, since: str | None = None, output: Output = "table", connection: Connection = HERE
+) -> None:
+    """Say why a job waits and why not elsewhere, or why it ran where it did.
+
+    Parameters
+    ----------
+    since:
+        Say instead what moved its forecast since then: yesterday, 2h ago, 18:00, or an instant such as 2026-12-01T00:00:00Z.
+    """
+    if since is not None:
+        since_at = moment_at(since, "--since", time.time())
+        moves, _ = ask(connection, lambda client: client.forecasts(job, since=since_at))
+        show_rows(moves, _move_columns(), output, empty="no recorded decision has looked at it since then")
+        return
     explanation, now = ask(connection, lambda client: client.explain(job))
     if output in ("json", "yaml"):
         show_data(explanation, output)
@@ -48,6 +62,16 @@ def explain(job: JobName, *, output: Output = "table", connection: Connection = 
         hint = f"federator apply {job} NUMBER does what is the job's own to change"
         applies = any(can_be_applied(remedy, explanation.job) for remedy in explanation.remedies)
         show(*drawn(explanation, now, width()), *([Text(plain(hint), style="dim")] if applies else []))
+
+
+def _move_columns() -> list[Column[ForecastMove]]:
+    """What was foreseen from when on, and why no longer what was before."""
+    return [
+        Column("FROM", lambda row: instant(row.at)),
+        Column("STARTS", lambda row: NONE if row.start_at is None else instant(row.start_at)),
+        Column("ENDS", lambda row: NONE if row.finish_at is None else instant(row.finish_at), least=110),
+        Column("BECAUSE", lambda row: "; ".join(row.because) or NONE, flow="fold"),
+    ]
 
 
 def preview(

@@ -21,6 +21,7 @@ from federator.wire.addresses import begins_id, read_address
 from federator.wire.http import (
     ActedOn,
     ArrayDetail,
+    ForecastMove,
     JobAction,
     JobDetail,
     JobPage,
@@ -256,6 +257,11 @@ class JobVerbs:
     async def explain(self, job: str) -> Explanation:
         """Why it waits, and why not elsewhere; or why it ran where it did."""
         return await self.transport.call("GET", _job(job, "/explain"), Explanation)
+
+    async def forecasts(self, job: str, *, since: float = 0.0) -> list[ForecastMove]:
+        """What moved its forecast since then (seconds since the epoch), oldest first."""
+        query = {"since": str(since)}
+        return await self.transport.call("GET", _job(job, "/forecasts"), list[ForecastMove], query=query)
 
     async def events(self, job: str, *, after: str = "") -> AsyncIterator[Event]:
         """All that happens to a job from `after` (an event's id) on, until it is terminal."""

@@ -124,6 +124,7 @@ class Client:
     act = _runs(Verbs.act)
     rerun = _runs(Verbs.rerun)
     explain = _runs(Verbs.explain)
+    forecasts = _runs(Verbs.forecasts)
     events = _iterates(Verbs.events)
     history = _runs(Verbs.history)
     wait = _runs(Verbs.wait)

@@ -537,6 +537,19 @@ class TokenAnswer(msgspec.Struct, frozen=True):
     expires_at: float | None = None
 
 
+class ForecastMove(msgspec.Struct, frozen=True):
+    """A line of GET /v1/jobs/{id}/forecasts: when a job was foreseen to start and end from then on, and what had changed."""
+
+    at: float
+    decision: str
+    """The recorded decision that foresaw it; empty: it is not recorded."""
+    start_at: float | None
+    """None: it was not known when."""
+    finish_at: float | None
+    because: tuple[str, ...] = ()
+    """What had changed since the line before, the likeliest cause first; empty in the first line."""
+
+
 class Preview(msgspec.Struct, frozen=True):
     """POST /v1/preview: what would become of this job file, nothing being changed."""
 

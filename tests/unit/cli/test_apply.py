@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from federator.model.changes import AskFor, Change, MoreHosts, Remedy, WaitUntil
 from federator.model.plans import Ahead, Explanation
-from federator.wire.http import ActedOn
+from federator.wire.http import ActedOn, ForecastMove
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.answers import NOW
 from tests.unit.cli.conftest import Command
@@ -101,3 +101,16 @@ def test_a_number_that_there_is_not(federator: Command, fake: FakeDispatcher) ->
     ran = federator("apply", "train", "2")
     assert ran.code == 2
     assert "it is 1 to 1" in ran.err
+
+
+def test_what_moved_the_forecast_is_told_since_then(federator: Command, fake: FakeDispatcher) -> None:
+    because = ("urgent of bob came, and is to start before it", "north has 4 GPUs fewer")
+    moves = [
+        ForecastMove(NOW, "dec-1", NOW + 60, NOW + 120),
+        ForecastMove(NOW + 9, "dec-2", None, None, because),
+    ]
+    fake.answer("GET /v1/jobs/train/forecasts", moves)
+    ran = federator("explain", "train", "--since", "yesterday")
+    assert ran.code == 0, ran.err
+    assert "; ".join(because) in " ".join(ran.out.split())
+    assert float(fake.heard[-1].query["since"]) % 3600 == 0
