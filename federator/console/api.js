@@ -89,7 +89,7 @@ export function at(strings, ...parts) {
 }
 
 /** Note that the dispatcher does not answer. */
-export function lost() {
+function lost() {
   if (connection.value.up) connection.set({ up: false, since: connection.value.since });
 }
 

@@ -42,7 +42,7 @@ let opening = 0;
 
 /** Open the page of the present address. */
 async function route() {
-  const parts = location.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  const parts = location.pathname.split("/").filter(Boolean).map(decoded);
   const first = `/${parts[0] ?? ""}`;
   const below = parts.length > 1 ? BELOW.find((each) => each.path === first) : undefined;
   const found = below ?? PAGES.find((each) => each.path === first);
@@ -65,6 +65,15 @@ async function route() {
     close = page.open(view, { who, rest: parts.slice(1), query: new URLSearchParams(location.search), go, remember, name: entitle });
   } catch (error) {
     if (turn === opening) show(view, problemBox(error));
+  }
+}
+
+/** A part of a path; one that is not encoded as it should be is left as it is. @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // A browser opens six connections to one address, for all its tabs together: a tab that nobody looks at gives its stream back, and catches up when it is
 // looked at again.
-import { connection, lost, signedIn } from "./api.js";
+import { connection, get, signedIn } from "./api.js";
 
 const SOONEST_S = 1;
 const AGAIN_S = [1, 2, 4, 8, 15];
@@ -32,7 +32,8 @@ export function follow(path, { onEvent, onOpen }) {
     opened.onmessage = (event) => onEvent?.(JSON.parse(event.data));
     opened.onerror = () => {
       close();
-      if (failures > 0) lost();
+      // A stream does not say why it broke: whether the dispatcher answers is asked.
+      void get("/healthz").catch(() => {});
       timer = window.setTimeout(open, 1000 * /** @type {number} */ (AGAIN_S[Math.min(failures, AGAIN_S.length - 1)]));
       failures += 1;
     };

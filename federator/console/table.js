@@ -146,7 +146,7 @@ export class Pager {
     this.back = h("button", { type: "button", on: { click: () => (this.begun.pop(), onMove()) } }, "Back");
     this.on = h("button", { type: "button", on: { click: () => (this.begun.push(this.next), onMove()) } }, "Next");
     this.said = h("span", { class: "faint", role: "status" });
-    this.element = h("div", { class: "pager" }, this.said, this.back, this.on);
+    this.element = h("div", { class: "pager single" }, this.said, this.back, this.on);
   }
 
   /** Where the present page begins: for the query. */

@@ -118,6 +118,7 @@ def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(
     page.goto(f"{stage.url}/jobs")
     page.get_by_role("link", name="sweep[0-19]").click()
     expect(table.get_by_role("row")).to_have_count(21)
+    expect(page.get_by_role("region", name="The array")).to_contain_text("as many as fit")
     page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
@@ -140,3 +141,13 @@ def test_two_people_see_and_may_do_different_things(person: Callable[[str], Pers
     bob.page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(bob.page.locator(".notices")).to_contain_text("belongs to ada")
     expect(ada.page.locator("h1 + .state")).to_have_text("running")
+
+
+def test_a_job_that_is_not_there_is_said_to_be_none(person: Callable[[str], Person], stage: Stage) -> None:
+    page = person("admin").sign_in()
+    for path in ("/jobs/nothing", "/jobs/%E0%A4%A", "/jobs/..%2f..%2fv1"):
+        page.goto(stage.url + path)
+        expect(page.locator("h1")).to_have_text("There is no such job")
+    expect(page.locator(".cut")).to_be_hidden()
+    page.get_by_role("link", name="See all jobs").click()
+    expect(page.locator("h1")).to_have_text("Jobs")

@@ -59,7 +59,7 @@ export function open(view, context) {
   /** @type {ReturnType<PartModule["part"]>[]} */
   let opened = [];
   let closed = false;
-  const fresh = keepFresh(load, { stream: at`/v1/jobs/${id}/events`, onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) });
+  const fresh = keepFresh(load, { stream: at`/v1/jobs/${id}/events`, onError: failed });
   void Promise.all(PARTS.map((each) => each())).then((modules) => {
     if (closed) return;
     opened = modules.map((each) => each.part(parts.appendChild(h("section", { class: "panel" })), { go: context.go, again: fresh.again }));
@@ -72,6 +72,15 @@ export function open(view, context) {
     shell?.close();
     for (const each of opened) each.close();
   };
+
+  /** @param {any} error */
+  function failed(error) {
+    if (error.code === "unreachable") return;
+    if (error.status === 404 || error.status === 400) {
+      fresh.stop();
+      show(view, h("h1", null, "There is no such job"), problemBox(error), h("p", null, h("a", { href: "/jobs" }, "See all jobs")));
+    } else show(said, problemBox(error));
+  }
 
   async function load() {
     detail = await get(at`/v1/jobs/${id}`);

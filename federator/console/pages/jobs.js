@@ -1,10 +1,10 @@
 // All jobs: filtered, sorted and paged by the dispatcher, with arrays as one line.
-import { get, now } from "../api.js";
+import { at, get, now, post } from "../api.js";
 import { act, suiting, wordFor } from "../actions.js";
-import { problemBox } from "../dialog.js";
+import { ask, notice, problemBox } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { select, text } from "../form.js";
-import { gang, money, number, plural, time } from "../format.js";
+import { duration, gang, money, number, plural, time } from "../format.js";
 import { stateMark, wordOf } from "../states.js";
 import { keepFresh } from "../stream.js";
 import { Pager, Table } from "../table.js";
@@ -46,10 +46,11 @@ export function open(view, context) {
   const tasks = check("tasks", "each task of arrays", wanted["tasks"] === "1" || Boolean(wanted["array"]));
   const chips = h("div", { class: "row" });
   const form = h("form", { class: "row filters", role: "search", on: { submit: (/** @type {Event} */ event) => event.preventDefault(), input: typed, change: changed } }, search, status, queue, owner, site, within, mine.element, tasks.element, chips);
+  const whole = h("section", { class: "panel", "aria-label": "The array", hidden: true });
   const acts = h("div", { class: "row", "aria-label": "What to do to the chosen jobs" });
   const pager = new Pager(() => fresh.again());
   const table = jobTable();
-  show(view, h("div", { class: "row between" }, h("h1", null, title), h("a", { class: "button", href: "/submit" }, "Submit a job")), form, said, acts, table.element, pager.element);
+  show(view, h("div", { class: "row between" }, h("h1", null, title), h("a", { class: "button", href: "/submit" }, "Submit a job")), form, said, whole, acts, table.element, pager.element);
   drawChips();
   drawActs();
   let typing = 0;
@@ -67,6 +68,22 @@ export function open(view, context) {
     const first = (pager.begun.length - 1) * LIMIT;
     pager.show(page.next_after, page.total ? `${number(first + 1)} to ${number(first + page.jobs.length)} of ${plural(page.total, tasks.input.checked ? "job" : "line")}` : "");
     drawActs();
+    if (wanted["array"] && page.jobs.length) drawArray(whole, await get(at`/v1/jobs/${wanted["array"]}/array`), again);
+    else whole.hidden = true;
+  }
+
+  /** Submit again what failed of an array. @param {any} array */
+  async function again(array) {
+    const failed = array.tasks["FAILED"] ?? 0;
+    const agreed = await ask({ title: `Submit what failed of ${array.name} again?`, action: "Submit", consequence: h("p", null, `${plural(failed, "task")}, as they were, become a new array. Those that failed stay on record.`) });
+    if (!agreed) return;
+    try {
+      const made = await post("/v1/jobs/rerun", { job: array.id, failed: true });
+      notice(`${made.name} is submitted`);
+      context.go(`/jobs?text=${encodeURIComponent(made.name)}`);
+    } catch (error) {
+      notice(/** @type {Error} */ (error));
+    }
   }
 
   function query() {
@@ -182,6 +199,32 @@ function endCell(row) {
   const late = row.missed_deadline || (row.deadline_at && at && at > row.deadline_at);
   return at ? (late ? h("span", { class: "tone-bad", title: "after its deadline" }, "⚠ ", time(at)) : time(at)) : "–";
 }
+
+/** An array, added up. @param {HTMLElement} place @param {any} array @param {(array: any) => void} again */
+function drawArray(place, array, again) {
+  place.hidden = false;
+  const ended = Object.entries(array.ended);
+  show(
+    place,
+    h("div", { class: "row between" }, h("h2", null, `${array.name}[${array.indices}]`), tally(array.tasks), array.tasks["FAILED"] ? h("button", { type: "button", on: { click: () => void again(array) } }, "Submit what failed again") : null),
+    h(
+      "dl",
+      { class: "facts" },
+      fact("At once", array.at_once ? `at most ${number(array.at_once)}` : "as many as fit"),
+      fact("Started", time(array.started_at)),
+      fact(array.finished_at ? "Ended" : "Should end", time(array.finished_at ?? array.expected_finish_at)),
+      fact("Each ran", duration(array.mean_run_s)),
+      fact("Spent", `${money(array.spent_usd)}, ${number(array.gpu_s / 3600, 1)} GPU-hours`),
+      fact("Places", Object.entries(array.sites).map(([name, count]) => `${name} ${count}`).join(", ") || "–"),
+      array.outputs && fact("Outputs of", array.outputs),
+    ),
+    array.waits && h("p", null, `The first that waits: ${array.waits}`),
+    ended.length > 0 && h("ul", { class: "lines" }, ended.slice(0, 10).map(([why, which]) => h("li", null, why, ": ", h("span", { class: "mono" }, String(which))))),
+  );
+}
+
+/** @param {string} name @param {import("../dom.js").Children} value */
+const fact = (name, value) => h("div", null, h("dt", null, name), h("dd", null, value));
 
 /** How many tasks are in each status. @param {Record<string, number>} tasks */
 function tally(tasks) {
