@@ -100,6 +100,17 @@ def test_a_rental_is_approved(person: Callable[[str], Person], stage: Stage) -> 
     expect(page.get_by_text("No rental waits for a person.")).to_be_visible()
 
 
+@pytest.fixture
+def rented(stage: Stage) -> None:
+    """A machine is rented, by whomever it was approved."""
+    with stage.client() as client:
+        if not client.leases():
+            wait_until(lambda: bool(client.burst().proposals), "a rental to be proposed")
+            client.approve_rental("waits")
+        wait_until(lambda: bool(client.leases()), "a machine to be rented")
+
+
+@pytest.mark.usefixtures("rented")
 def test_money_is_shown_with_its_evidence(person: Callable[[str], Person], tmp_path: Path) -> None:
     admin = person("admin")
     admin.sign_in()

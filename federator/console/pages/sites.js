@@ -15,6 +15,8 @@ export const title = "Sites";
 const HERE = "RUNNING,STARTING,PLACED,SUSPENDING,CANCELLING,RECOVERING";
 /** Jobs of a site that one page shows. */
 const MOST = 200;
+/** Sites that are listed at once. */
+const FEW = 100;
 /** GPUs of a pool that are drawn one by one. */
 const CELLS = 512;
 
@@ -53,15 +55,30 @@ function openAll(view, context) {
       { id: "because", title: "Why it takes nothing", long: true, cell: (row) => h("span", { class: "faint" }, row.drain_because || row.because) },
     ],
   });
-  show(view, h("div", { class: "row apart" }, h("h1", null, title), join), patterns(), said, legend([["busy", "busy"], ["free", "free"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element);
+  const search = h("input", { type: "search", placeholder: "name, region, model, status", "aria-label": "Search sites" });
+  const more = h("p", { class: "faint", role: "status" });
+  /** @type {any[]} */
+  let all = [];
+  const draw = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = all.filter((row) => words.every((word) => about(row).includes(word)));
+    table.show(found.slice(0, FEW));
+    more.textContent = found.length > FEW ? `The first ${number(FEW)} of ${plural(found.length, "site")}: search for others.` : words.length ? plural(found.length, "site") : "";
+  };
+  search.addEventListener("input", draw);
+  show(view, h("div", { class: "row apart" }, h("h1", null, title), h("div", { class: "row" }, search, join)), patterns(), said, legend([["busy", "busy"], ["free", "free"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element, more);
   return keepFresh(
     async () => {
-      table.show(await get("/v1/sites"));
+      all = await get("/v1/sites");
+      draw();
       show(said);
     },
-    { onError: (error) => complain(error, said) },
+    { stream: "", onError: (error) => complain(error, said) },
   ).stop;
 }
+
+/** What a search looks at. @param {any} row */
+const about = (row) => [row.name, row.kind, row.region, row.status, row.draining ? "draining" : "", ...row.pools.map((/** @type {any} */ pool) => pool.pool.model), ...Object.entries(row.labels ?? {}).flat()].join(" ").toLowerCase();
 
 /** @param {any} row */
 function gpuBar(row) {

@@ -1,5 +1,6 @@
 """Rows for people, made from records: pure functions beside `views`."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard
 
@@ -40,11 +41,34 @@ SHARED = " shared"
 """After a gang whose ranks have parts of GPUs."""
 
 
-def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inventory) -> SiteRow:
-    """A site with its pools as planning sees them: one row per member, the largest gang over all that a gang may lie over."""
-    every = [
-        member for member in records.members.values() if member.site == site.name and member.status != "GONE"
+def site_rows(
+    sites: Iterable[Site], pools: Iterable[PoolView], records: Records, inventory: Inventory
+) -> list[SiteRow]:
+    """These sites with their pools as planning sees them: what belongs to each is looked up once for all."""
+    pools_of: defaultdict[str, list[PoolView]] = defaultdict(list)
+    for pool in pools:
+        pools_of[pool.site].append(pool)
+    members: defaultdict[str, list[Member]] = defaultdict(list)
+    for member in records.members.values():
+        if member.status != "GONE":
+            members[member.site].append(member)
+    placed = records.open_placements.values()
+    running = Counter(each.site for each in placed if each.status is PlacementStatus.RUNNING)
+    return [
+        _site_row(site, pools_of[site.name], members[site.name], running[site.name], records, inventory)
+        for site in sites
     ]
+
+
+def _site_row(
+    site: Site,
+    pools: list[PoolView],
+    every: list[Member],
+    running: int,
+    records: Records,
+    inventory: Inventory,
+) -> SiteRow:
+    """One row per member, the largest gang over all that a gang may lie over."""
     hosts = tuple(member_row(member, inventory) for member in every)
     living = {host.name for host in hosts if host.status != SiteStatus.LOST}
     members = [member for member in every if member.id in living]
@@ -68,7 +92,7 @@ def site_row(site: Site, pools: list[PoolView], records: Records, inventory: Inv
         labels=site.labels_with(),
         gpus=tidy(sum(in_gpus(_lent(pool, inventory), shared=pool.shared) for pool in heard)),
         busy=tidy(sum(row.busy_gpus for row in rows if row.member not in silent)),
-        running=_running(site, records),
+        running=running,
         largest_gang=max(map(_gang, of_pools(pools)), key=_gang_size, default=""),
         age_s=min(ages, default=None),
         draining=site.draining,
@@ -98,12 +122,6 @@ def _lends_to(pools: Iterable[PoolView]) -> str:
     """Empty where some of it is for everybody."""
     named = [view.lends_to for view in pools]
     return in_words(sorted({each for lends in named for each in lends})) if named and all(named) else ""
-
-
-def _running(site: Site, records: Records) -> int:
-    return sum(
-        p.site == site.name and p.status is PlacementStatus.RUNNING for p in records.open_placements.values()
-    )
 
 
 def member_row(member: Member, inventory: Inventory) -> MemberRow:

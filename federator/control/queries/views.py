@@ -25,7 +25,7 @@ from federator.control.queries.job_lists import (
     selected,
 )
 from federator.control.queries.job_orders import JobOrders, Key
-from federator.control.queries.rows import budget_rows, lease_row, offer_row, queue_rows, site_row
+from federator.control.queries.rows import budget_rows, lease_row, offer_row, queue_rows, site_rows
 from federator.control.queries.waits import Waits
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Records
@@ -42,7 +42,7 @@ from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Part, Placement
 from federator.model.plans import Explanation, Waiting
 from federator.model.rights import MAY_READ
-from federator.model.snapshot import PoolView
+from federator.model.sites import Site
 from federator.planning.wording.told import told_event
 from federator.settings import ProviderSettings
 from federator.wire.administration import BurstStatus
@@ -226,21 +226,19 @@ class Views:
 
     def sites(self, caller: Caller | None = None) -> list[SiteRow]:
         """All sites, by name; what has parts of GPUs by name where that caller is shown it (None: all)."""
-        pools: dict[str, list[PoolView]] = {}
-        for pool in self._observer.pools():
-            pools.setdefault(pool.site, []).append(pool)
-        rows = [
-            site_row(site, pools.get(site.name, []), self._records, self._inventory)
-            for site in sorted(self._records.sites.values(), key=lambda site: (site.kind, site.name))
-        ]
-        return rows if caller is None else [_without_names(row, self._visibility.of(caller)) for row in rows]
+        sites = sorted(self._records.sites.values(), key=lambda site: (site.kind, site.name))
+        return self._shown(sites, caller)
 
     def site(self, name: str, caller: Caller | None = None) -> SiteRow:
         """One site. Raises `NotFound`."""
-        for row in self.sites(caller):
-            if row.name == name:
-                return row
-        raise NotFound(f"no site {name!r}", remedy="'federator sites' shows those that there are")
+        site = self._records.sites.get(name)
+        if site is None:
+            raise NotFound(f"no site {name!r}", remedy="'federator sites' shows those that there are")
+        return self._shown([site], caller)[0]
+
+    def _shown(self, sites: list[Site], caller: Caller | None) -> list[SiteRow]:
+        rows = site_rows(sites, self._observer.pools(), self._records, self._inventory)
+        return rows if caller is None else [_without_names(row, self._visibility.of(caller)) for row in rows]
 
     def queues(self, caller: Caller) -> list[QueueRow]:
         """All queues, by path, with what the caller may do there."""
