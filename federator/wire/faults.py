@@ -15,6 +15,8 @@ MOST = 20
 """So many faults of one document are told."""
 T = TypeVar("T")
 ErrorType = TypeVar("ErrorType", bound=FederatorError)
+Left = dict[str, list[int]]
+"""By the path of a list from which entries were taken out, where those that are left stood."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -22,19 +24,22 @@ def every_fault(read: Callable[[object], object], value: object) -> list[Permane
     """The faults that `read` finds in a decoded document, in the order in which it does; none: it reads it."""
     faults: list[Permanent] = []
     told: set[str] = set()
+    left: Left = {}
     while len(faults) < MOST:
         try:
             read(value)
         except Permanent as fault:
-            path = fault.field or "$"
-            if not any(_holds(path, each) or _holds(each, path) for each in told):
-                faults.append(fault)  # else it may only miss what was taken out
+            path = _as_written(fault.field or "$", left)
+            if not any(
+                _holds(path, each) or _holds(each, path) for each in told
+            ):  # else it may only miss what was taken out
+                faults.append(type(fault)(fault.message, field=fault.field and path, remedy=fault.remedy))
             while path in told:  # it is gone, and missed there: do without what it was a part of
                 path = path[: max(path.rfind("."), path.rfind("["), 0)]
             told.add(path)
             if path in ("", "$"):
                 break
-            value = _without(value, [key or int(index) for key, index in _STEP.findall(path)])
+            value = _without(value, _steps(path), "$", left)
         else:
             break
     return faults
@@ -103,11 +108,42 @@ def line_at(lines: Mapping[str, int], path: str | None) -> int:
     return lines[path or "$"]
 
 
-def _without(value: object, steps: list[str | int]) -> object:
-    """A copy without what the steps lead to, as far as they lead; of a list, without the whole list."""
-    if not steps or not isinstance(value, dict) or steps[0] not in value:
-        return value
-    inner = value[steps[0]]
-    if len(steps) > 1 and isinstance(inner, dict) and steps[1] in inner:
-        return value | {steps[0]: _without(inner, steps[1:])}
-    return {key: each for key, each in value.items() if key != steps[0]}
+def _steps(path: str) -> list[str | int]:
+    return [key or int(index) for key, index in _STEP.findall(path)]
+
+
+def _as_written(path: str, left: Left) -> str:
+    """The path of what stood there before entries of lists were taken out."""
+    at = "$"
+    for step in _steps(path):
+        if isinstance(step, int):
+            there = left.get(at, ())
+            at += f"[{there[step] if step < len(there) else step}]"
+        else:
+            at += f".{step}"
+    return at if left else path
+
+
+def _without(value: object, steps: list[str | int], at: str, left: Left) -> object:
+    """A copy without what the steps lead to from `at`, as far as they lead."""
+    match value, steps:
+        case dict(), [str(key), *more] if key in value:
+            if more and _has(value[key], more[0]):
+                return value | {key: _without(value[key], more, f"{at}.{key}", left)}
+            return {name: each for name, each in value.items() if name != key}
+        case list(), [int(index), *more]:
+            there = left.setdefault(at, list(range(len(value))))
+            if index not in there:
+                return value
+            place = there.index(index)
+            if more and _has(value[place], more[0]):
+                inner = _without(value[place], more, f"{at}[{index}]", left)
+                return [*value[:place], inner, *value[place + 1 :]]
+            del there[place]
+            return [*value[:place], *value[place + 1 :]]
+    return value
+
+
+def _has(value: object, step: str | int) -> bool:
+    """Whether the step leads somewhere."""
+    return isinstance(value, list) if isinstance(step, int) else isinstance(value, dict) and step in value

@@ -21,6 +21,11 @@ def fields(document: object) -> list[str | None]:
         ({"run": "x", "a": 1, "b": 2}, ["$.a", "$.b"]),
         ({"run": "x", "resources": {"gpus": "?", "cpus": "?"}}, ["$.resources.cpus", "$.resources.gpus"]),
         ({"run": "x", "after": [{}], "nodes": "two"}, ["$.after[0]", "$.nodes"]),
+        ({"run": "x", "after": ["a", {}, "b", {}]}, ["$.after[1]", "$.after[3]"]),
+        (
+            {"run": "x", "inputs": ["?", "s3://data/b", {"uri": "s3://data/c", "to": 1}, {"size": "1GiB"}]},
+            ["$.inputs[0]", "$.inputs[2].to", "$.inputs[3].uri"],
+        ),
         ({"run": "x", "name": "a", "every": {"at": "@dayly"}}, ["$.every.at"]),
     ],
 )
