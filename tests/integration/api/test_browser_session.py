@@ -1,8 +1,11 @@
 """The console's files and the session of a browser: what other pages, and whoever has only the cookie's reach, cannot do with it."""
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 
 from federator.api.browser_session import COOKIE, LARGEST
+from federator.api.standby import LEADER_HEADER, build_standby
+from federator.control.record.leadership import Term
 from tests.integration.api.rig import Rig
 
 CONSOLE = {"X-Federator-Console": "1"}
@@ -129,3 +132,13 @@ async def test_files_are_served_to_be_kept_apart(rig: Rig, path: str) -> None:
 async def test_no_other_file_is(rig: Rig, path: str) -> None:
     async with rig.client.get(path) as answer:
         assert answer.status == 404
+
+
+async def test_one_that_stands_by_serves_the_page_that_names_the_leader() -> None:
+    standby = build_standby(lambda: Term(1, "x", 0.0, "http://other:7070"), lambda: "")
+    async with TestClient(TestServer(standby)) as client:
+        async with client.get("/jobs") as answer:
+            assert answer.status == 200
+            assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+        async with client.get("/v1/whoami") as answer:
+            assert (answer.status, answer.headers[LEADER_HEADER]) == (503, "http://other:7070")
