@@ -26,7 +26,16 @@ def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -
         raise Invalid(
             "cannot tell which shell this is", field="--shell", remedy="write bash, zsh or fish"
         ) from None
+    if file.name.startswith("_"):
+        _load_completions(Path.home() / ".zshrc")
     print(_short(file))
+
+
+def _load_completions(zshrc: Path) -> None:
+    """A zsh that nobody has set up loads no completions at all; frameworks do it by themselves."""
+    text = zshrc.read_text() if zshrc.exists() else ""
+    if not any(word in text for word in ("compinit", "oh-my-zsh", "prezto", "zinit", "antidote", "zim")):
+        zshrc.write_text(f"{text.rstrip()}\nautoload -Uz compinit && compinit\n")
 
 
 def _short(file: Path) -> str:

@@ -150,6 +150,21 @@ def test_completion_is_installed_and_completes(
     assert completed.stdout.strip() == "--sort", completed.stderr
 
 
+def test_a_zsh_that_loads_no_completions_is_set_up_and_another_is_left_alone(
+    federator: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for _ in range(2):
+        assert federator("completion", "--shell", "zsh").code == 0
+    lines = (tmp_path / ".zshrc").read_text().splitlines()
+    assert lines[-1] == "autoload -Uz compinit && compinit"
+    assert sum("compinit" in line for line in lines) == 1
+    assert lines.index(next(line for line in lines if line.startswith("fpath="))) < len(lines) - 1
+    (tmp_path / ".zshrc").write_text("source $ZSH/oh-my-zsh.sh\n")
+    assert federator("completion", "--shell", "zsh").code == 0
+    assert "compinit" not in (tmp_path / ".zshrc").read_text()
+
+
 @pytest.mark.usefixtures("berlin")
 def test_instants_are_written_in_the_same_forms_everywhere() -> None:
     """It is 10:53:20 in Berlin."""
