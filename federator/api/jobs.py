@@ -222,12 +222,17 @@ async def rerun(call: Call) -> Submitted:
     )
 
 
+def _explained(call: Call) -> tuple[Job, dict[str, int]]:
+    """The job that is named; of an array that is, the task that is told for all, and how many tasks are in each status."""
+    if call.job.array is not None and names_array(call.path("id"), call.job):
+        return call.core.views.told_for_all(call.job.array)
+    return call.job, {}
+
+
 async def explain(call: Call) -> Explanation:
     """Why it waits, or why it runs where it does, and why not elsewhere; of an array, that of the task that is told for all."""
-    core, sight, job = call.core, call.sight, call.job
-    tasks: dict[str, int] = {}
-    if job.array is not None and names_array(call.path("id"), job):
-        job, tasks = core.views.told_for_all(job.array)
+    core, sight = call.core, call.sight
+    job, tasks = _explained(call)
     found = await core.views.explain(job)
     ahead = ahead_of(
         core.records,
@@ -251,7 +256,8 @@ class ForecastsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def forecasts(call: Call) -> list[ForecastMove]:
     """What moved the forecast of a job since then."""
     core, since_at = call.core, call.query(ForecastsQuery).since
-    return await forecast_moves(core.records, core.turn, core.decisions, call.job, since_at, call.sight.job)
+    job, _ = _explained(call)
+    return await forecast_moves(core.records, core.turn, core.decisions, job, since_at, call.sight.job)
 
 
 async def preview(call: Call) -> Preview:

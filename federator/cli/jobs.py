@@ -125,8 +125,7 @@ def submit(
     if by is not None:
         if len(jobs) > 1:
             raise Invalid("is about one job", field="--by", remedy="submit the jobs one by one")
-        with jobs[0].told_in_lines():
-            agreed = with_terms(jobs[0].document, by, connection, yes=yes)
+        agreed = with_terms(jobs[0].document, by, connection, yes=yes)
         if agreed is None:
             return FAILED
         jobs = [jobs[0]._replace(document=agreed)]
