@@ -1,4 +1,6 @@
 // The log of a rank, live: follows it, searches in it, and shows it as text.
+//
+// A tab that nobody looks at gives its connection back, as with streams: a browser has six to one address, for all its tabs together.
 import { at, fetchAnswer } from "./api.js";
 import { problemBox } from "./dialog.js";
 import { h, show } from "./dom.js";
@@ -78,6 +80,15 @@ export function logPanel(job) {
     }
   }
 
+  function look() {
+    if (document.hidden) stop.abort();
+    else if (stop.signal.aborted && !ended) {
+      stop = new AbortController();
+      void read();
+    }
+  }
+  document.addEventListener("visibilitychange", look);
+
   return {
     element,
     /** Show the log of that rank; of an attempt, or of the newest. @param {number} rank @param {number | null} [attempt] */
@@ -88,10 +99,13 @@ export function logPanel(job) {
       whole.setAttribute("href", `${at`/v1/jobs/${job}/logs`}?node=${rank}${attempt ? `&attempt=${attempt}` : ""}`);
       whole.setAttribute("download", `${job}-${rank}.log`);
       text.textContent = "";
-      void read();
+      ended = false;
+      if (document.hidden) stop.abort();
+      else void read();
       draw();
     },
     close() {
+      document.removeEventListener("visibilitychange", look);
       stop.abort();
       window.clearTimeout(drawn);
     },

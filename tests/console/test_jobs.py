@@ -151,3 +151,37 @@ def test_a_job_that_is_not_there_is_said_to_be_none(person: Callable[[str], Pers
     expect(page.locator(".cut")).to_be_hidden()
     page.get_by_role("link", name="See all jobs").click()
     expect(page.locator("h1")).to_have_text("Jobs")
+
+
+def test_tabs_that_nobody_looks_at_leave_the_browsers_connections_to_the_one_in_sight(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    """A browser has six to one address, and each of these follows a log and events."""
+    stage.person("ada")
+    with stage.client("ada") as client:
+        made = client.submit({"name": "many", "run": "echo here; sleep 600"})
+    ada = person("ada")
+    page = ada.sign_in()
+    others = []
+    for _ in range(6):
+        ada.open(f"/jobs/{made.jobs[0]}")
+        expect(page.get_by_role("log", name="Log")).to_contain_text("here")
+        # Chromium without a screen hides no tab by itself.
+        page.evaluate(
+            """() => {
+                Object.defineProperty(document, "hidden", {configurable: true, get: () => true});
+                document.dispatchEvent(new Event("visibilitychange"));
+            }"""
+        )
+        others.append(page)
+        page = ada.page = page.context.new_page()
+    ada.open("/jobs")
+    expect(page.get_by_role("link", name="many")).to_be_visible()
+    first = others[0]
+    first.evaluate(
+        """() => {
+            delete document.hidden;
+            document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+    )
+    expect(first.get_by_role("log", name="Log")).to_contain_text("here")

@@ -58,3 +58,17 @@ def test_a_link_may_bring_a_token_and_signs_nobody_in_by_itself(
     assert page.context.cookies() == []
     page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")
+
+
+def test_first_view_is_small(person: Callable[[str], Person], stage: Stage) -> None:
+    """All that is loaded, what the API answers included: at most 100 kB."""
+    page = person("admin").sign_in()
+    wire = page.context.new_cdp_session(page)
+    wire.send("Network.enable")
+    wire.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    sizes: list[float] = []
+    wire.on("Network.loadingFinished", lambda event: sizes.append(event["encodedDataLength"]))
+    page.goto(stage.url)
+    expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")
+    assert len(sizes) > 10
+    assert sum(sizes) < 100_000
