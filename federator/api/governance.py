@@ -1,5 +1,6 @@
 """Rules and accounts: policies, recorded decisions, the ledger, tokens."""
 
+import asyncio
 import math
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from federator.api.exchange import NDJSON, Call, Cursor
 from federator.api.parser_threads import in_thread
 from federator.control.administration.tokens import duration_s
-from federator.kernel.errors import Forbidden
+from federator.kernel.errors import Forbidden, Unavailable
 from federator.model.events import LedgerEntry
 from federator.model.identity import Role
 from federator.model.plans import Plan
@@ -22,6 +23,8 @@ from federator.wire.contrast import PolicyReplay, ReplayRequest
 from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult, ToldDecision
 from federator.wire.http import Revoked, TokenAnswer, TokenRequest, TokenRotation, TokenRow
 
+LOOK_S = 1.0
+"""Real seconds after which it is looked whether somebody still waits for a simulation."""
 MOST_TOLD = 1000
 """Actions of a decision that are told, and jobs that wait."""
 
@@ -86,7 +89,15 @@ async def replay_policies(call: Call) -> PolicyReplay:
     """What a set would have done with the load of some time, beside the one in force: both are simulated, which takes up to limits.policy_replay_s. Nothing is changed."""
     request = await call.body(ReplayRequest)
     await in_thread(call.core.policy_service.outcome, request.text)
-    return await call.core.policy_replays.replay(request)
+    doing = asyncio.ensure_future(call.core.policy_replays.replay(request))
+    try:
+        while not doing.done():
+            await asyncio.wait((doing,), timeout=LOOK_S)
+            if call.hung_up:
+                raise Unavailable("whoever asked is gone")
+        return doing.result()
+    finally:
+        doing.cancel()  # nobody waits for it: the next may begin
 
 
 async def rollback_policies(call: Call) -> PolicyVerdict:

@@ -179,7 +179,7 @@ class Usage {
     this.report = null;
     const { query, who } = context;
     const administers = who.role !== "user" || (who.queues ?? []).some((/** @type {any} */ each) => each.administer);
-    this.by = select("by", KEYS.map((each) => /** @type {[string, string]} */ ([each, `by ${each}`])), KEYS.includes(query.get("by") ?? "") ? (query.get("by") ?? "") : administers ? "team" : "queue");
+    this.by = select("by", KEYS.map((each) => /** @type {[string, string]} */ ([each, `by ${each}`])), KEYS.includes(query.get("by") ?? "") ? (query.get("by") ?? "") : administers && who.teams?.length ? "team" : "queue");
     this.and = select("and", [["", "and nothing else"], ...KEYS.map((each) => /** @type {[string, string]} */ ([each, `and by ${each}`]))], query.get("and") ?? "");
     this.span = select("span", SPANS, SPANS.some(([each]) => each === query.get("days")) ? (query.get("days") ?? "30") : "30");
     this.whose = select("whose", administers ? [["everybody", "of all whom I administer"], ["mine", "of mine"]] : [["mine", "of mine"]], administers ? (query.get("whose") ?? "everybody") : "mine");

@@ -1,5 +1,5 @@
 // Policies: the set in force and its history, an editor that checks as one types, compares, tries on the last days, and applies; and rentals that wait for approval.
-import { get, post } from "../api.js";
+import { get, post, request } from "../api.js";
 import { ask, capital, notice, problemBox } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { field, select, text } from "../form.js";
@@ -106,7 +106,7 @@ class Editor {
     this.base = "";
     this.timer = 0;
     this.turn = 0;
-    this.replays = 0;
+    this.replays = new AbortController();
     this.valid = false;
     this.head = h("p", { class: "faint" });
     this.area = h("textarea", { rows: 18, spellcheck: "false", "aria-label": "The policy set", readonly: !mayTry(who), wrap: "off" });
@@ -127,6 +127,7 @@ class Editor {
   close() {
     window.clearTimeout(this.timer);
     this.turn += 1;
+    this.replays.abort();
   }
 
   /** @param {any} set */
@@ -155,6 +156,7 @@ class Editor {
     window.clearTimeout(this.timer);
     this.valid = false;
     this.#buttons();
+    if (this.replayed.firstChild && !this.replayed.querySelector(".earlier")) this.replayed.prepend(h("p", { class: "earlier state tone-leaving" }, shape("leaving"), "This replay was of an earlier text."));
     this.timer = window.setTimeout(() => void this.#check(), PAUSE_MS);
   }
 
@@ -185,14 +187,16 @@ class Editor {
   }
 
   async #replay() {
-    const turn = ++this.replays;
+    this.replays.abort();
+    this.replays = new AbortController();
+    const { signal } = this.replays;
     this.tryIt.disabled = true;
     show(this.replayed, h("p", { class: "faint" }, "Simulating both sets on the load that there was; this takes up to a minute and a half …"));
     try {
-      const found = await post("/v1/policies/replay", { text: this.area.value, last_s: Number(this.span.value) });
-      if (turn === this.replays) show(this.replayed, found.contrast ? contrast(found) : faults(found.problems));
+      const found = await request("POST", "/v1/policies/replay", { body: { text: this.area.value, last_s: Number(this.span.value) }, signal });
+      if (!signal.aborted) show(this.replayed, found.contrast ? contrast(found) : faults(found.problems));
     } catch (error) {
-      if (turn === this.replays) show(this.replayed, problemBox(error));
+      if (!signal.aborted) show(this.replayed, problemBox(error));
     }
     this.#buttons();
   }

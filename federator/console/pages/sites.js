@@ -55,7 +55,7 @@ function openAll(view, context) {
       { id: "because", title: "Why it takes nothing", long: true, cell: (row) => h("span", { class: "faint" }, row.drain_because || row.because) },
     ],
   });
-  const search = h("input", { type: "search", placeholder: "name, region, model, status", "aria-label": "Search sites" });
+  const search = h("input", { type: "search", placeholder: "name, region, model", "aria-label": "Search sites" });
   const more = h("p", { class: "faint", role: "status" });
   /** @type {any[]} */
   let all = [];

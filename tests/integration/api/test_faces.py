@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
+from federator.api import governance
 from federator.api.routes import ROUTES
 from federator.control.maintenance.reconciliation import FLAG
 from federator.control.queries.policy_replays import PolicyReplays
@@ -105,6 +106,29 @@ async def test_policies_are_replayed_on_the_load_that_there_was(rig: Rig) -> Non
     assert [job.name for job in trials.asked[0].jobs] == ["job1", "job2"]
     far = await rig.ask("POST", "/v1/policies/replay", "pat", json=request | {"last_s": 1e9})
     assert (far.status, far.problem["field"]) == (400, "$.last_s")
+
+
+async def test_a_replay_that_nobody_waits_for_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(governance, "LOOK_S", 0.01)
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    class Endless:
+        async def run(self, trial: PolicyTrial) -> TrialOutcome:
+            begun.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.set()
+            return TrialOutcome()
+
+    core = rig.world.core
+    core.policy_replays = PolicyReplays(
+        core.recorded, core.policy_service, Endless(), core.clock, most_jobs=2
+    )
+    asked = asyncio.create_task(rig.ask("POST", "/v1/policies/replay", "pat", json={"text": QUEUE}))
+    await asyncio.wait_for(begun.wait(), PATIENCE_S)
+    asked.cancel()
+    await asyncio.wait_for(ended.wait(), PATIENCE_S)
 
 
 async def test_renting_is_paused_and_resumed(rig: Rig) -> None:
