@@ -114,7 +114,7 @@ def show_site(site: SiteName, *, output: Output = "table", connection: Connectio
                 ("isolation", row.isolation),
                 ("lends to", row.lends_to),
                 ("status", status("DRAINING" if row.draining else row.status)),
-                ("because", row.because),
+                ("because", row.drain_because or row.because),
                 ("empty at the latest", "" if row.drain_by_at is None else when(row.drain_by_at, now)),
                 (
                     "gpus",

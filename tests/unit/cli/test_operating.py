@@ -49,6 +49,13 @@ LEASE = LeaseRow(
 )  # fmt: skip
 
 
+def test_a_site_that_drains_says_by_whom_and_why(federator: Command, fake: FakeDispatcher) -> None:
+    why = "north is drained by sam: new racks come"
+    site = msgspec.structs.replace(SITE, draining=True, because="the site is draining", drain_because=why)
+    fake.answer("GET /v1/sites/north", site, headers=TIME)
+    assert why in federator("site", "show", "north").out
+
+
 def test_gpus_that_take_no_new_work_are_named_with_the_reason(
     federator: Command, fake: FakeDispatcher
 ) -> None:
