@@ -25,6 +25,8 @@ from federator.wire.sign_in import SessionRequest, SessionStart, SignInWay
 
 COOKIE = "federator_session"
 PENDING = "federator_sign_in"
+TLS_PREFIX = "__Host-"
+"""Of the names of both where the page came by TLS: browsers take such a cookie from this host alone, and not from a neighbour under the same domain."""
 OWN_HEADER = "X-Federator-Console"
 """Set by the console on every request; a page from elsewhere would have to ask for leave to set it, and gets none."""
 LARGEST = 3900
@@ -39,7 +41,7 @@ _asking = asyncio.Semaphore(AT_ONCE)
 
 def token_of(request: web.Request) -> str | None:
     """The token in the session's cookie; None without one, or beside a bearer token, which counts more. Raises `Forbidden` where the request may come from another page."""
-    token = request.cookies.get(COOKIE) if "Authorization" not in request.headers else None
+    token = _kept(request, COOKIE) if "Authorization" not in request.headers else None
     if not token or not token.isascii():
         return None
     changes = request.method not in ("GET", "HEAD")
@@ -79,7 +81,7 @@ async def begin(call: Call) -> web.Response:
     caller = call.core.sign_in.authenticate(token)
     answer = json_response(who_is(call.core, caller))
     _set(call.request, answer, COOKIE, token)
-    answer.del_cookie(PENDING, path="/")
+    _forget(answer, PENDING)
     return answer
 
 
@@ -99,13 +101,13 @@ async def end(call: Call) -> web.Response:
     """Sign a browser out: it forgets its token, which counts on elsewhere."""
     require_own_page(call.request)
     answer = web.Response(status=204)
-    answer.del_cookie(COOKIE, path="/")
+    _forget(answer, COOKIE)
     return answer
 
 
 async def _redeem(call: Call, given: SessionRequest) -> str:
     """The token for a code. Raises `Unauthenticated` when the answer belongs to no question of this browser."""
-    question = _unpacked(call.request.cookies.get(PENDING, ""))
+    question = _unpacked(_kept(call.request, PENDING))
     if question is None or question.state != given.state:
         raise Unauthenticated("this browser has begun no such sign-in", remedy="sign in again")
     way = await _way(call)
@@ -151,7 +153,19 @@ def _set(
     request: web.Request, answer: web.Response, name: str, value: str, max_age: int | None = None
 ) -> None:
     secure = request.headers["Origin"].startswith("https:")
+    name = TLS_PREFIX + name if secure else name
     answer.set_cookie(name, value, path="/", httponly=True, samesite="Strict", secure=secure, max_age=max_age)
+
+
+def _kept(request: web.Request, name: str) -> str:
+    """What the browser sends of a cookie; by TLS only what was set by TLS. Empty: nothing."""
+    plain = "" if request.secure else request.cookies.get(name, "")
+    return request.cookies.get(TLS_PREFIX + name, plain)
+
+
+def _forget(answer: web.Response, name: str) -> None:
+    answer.del_cookie(name, path="/")
+    answer.del_cookie(TLS_PREFIX + name, path="/", secure=True)
 
 
 def _packed(question: SignInQuestion) -> str:

@@ -110,7 +110,12 @@ async def test_cookie_is_for_tls_alone_where_the_page_came_by_it(rig: Rig) -> No
     """Also where a proxy in front does the TLS."""
     headers = CONSOLE | {"Origin": f"https://127.0.0.1:{rig.client.port}"}
     async with rig.client.post("/v1/session", json={"token": rig.secrets["ada"]}, headers=headers) as answer:
-        assert answer.cookies[COOKIE]["secure"] is True
+        cookie = answer.cookies[f"__Host-{COOKIE}"]
+        assert (cookie["secure"], cookie["path"], cookie["domain"]) == (True, "/", "")
+        rig.client.session.cookie_jar.clear()
+    kept = {"Cookie": f"{COOKIE}={rig.secrets['bob']}; __Host-{COOKIE}={cookie.value}"}
+    async with rig.client.get("/v1/whoami", headers=kept) as answer:
+        assert (await answer.json())["name"] == "ada", "what a neighbour has set does not count"
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/some-job", "/console/main.js", "/console/console.css"])
