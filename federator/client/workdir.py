@@ -15,6 +15,7 @@ import tarfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
@@ -197,7 +198,7 @@ def _stays_inside(path: PurePosixPath, target: str) -> bool:
 def unpack(archive: IO[bytes], into: Path) -> list[Path]:
     """Unpack a gzipped tar below `into`; answers the files written. Raises `Invalid` for entries that would leave it, and for what is over the limits of archives.
 
-    Links are made last, so that nothing is ever written through one that the archive brought.
+    Links are made last, and none through another, so that nothing is ever written through one that the archive brought.
     """
     root = into.resolve()
     written: list[Path] = []
@@ -210,15 +211,35 @@ def unpack(archive: IO[bytes], into: Path) -> list[Path]:
             elif entry.issym():
                 links.append((target, entry.linkname))
             else:
-                _write(tar, entry, target)
+                _write(root, tar, entry, target)
                 written.append(target)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise Invalid(f"the archive is damaged: {error}", remedy="download it again") from None
-    for target, leads_to in links:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        target.symlink_to(leads_to)
+    _link(root, links)
     return written
+
+
+def _link(root: Path, links: list[tuple[Path, str]]) -> None:
+    """Make the links. Where one leads is known only once all are there: if any leads out of `root`, all are taken away again."""
+    with ExitStack() as undo:
+        for target, leads_to in links:
+            if target.parent.resolve() != target.parent:
+                raise _refused(str(target.relative_to(root)))
+            _make_room(root, target)
+            target.symlink_to(leads_to)
+            undo.callback(target.unlink, missing_ok=True)
+        for target, _ in links:
+            if not Path(os.path.realpath(target)).is_relative_to(root):
+                raise _refused(str(target.relative_to(root)))
+        undo.pop_all()
+
+
+def _make_room(root: Path, target: Path) -> None:
+    """The folder round it; what was in its place is gone, unless that is a folder."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir() and not target.is_symlink():
+        raise _refused(str(target.relative_to(root)))
+    target.unlink(missing_ok=True)
 
 
 def _target(root: Path, entry: tarfile.TarInfo) -> Path:
@@ -230,18 +251,21 @@ def _target(root: Path, entry: tarfile.TarInfo) -> Path:
     outside = path.is_absolute() or ".." in path.parts or not target.parent.resolve().is_relative_to(root)
     strange = not (entry.isfile() or entry.isdir() or entry.issym())
     if outside or strange or (entry.issym() and not _stays_inside(path, entry.linkname)):
-        raise Invalid(
-            f"the archive has an entry that is not unpacked: {entry.name}",
-            remedy="it would leave the folder, or is not a regular file",
-        )
+        raise _refused(entry.name)
     return target
 
 
-def _write(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> None:
+def _refused(name: str) -> Invalid:
+    return Invalid(
+        f"the archive has an entry that is not unpacked: {name[:200]}",
+        remedy="it would leave the folder, takes the place of one, or is not a regular file",
+    )
+
+
+def _write(root: Path, tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> None:
     content = tar.extractfile(entry)
     assert content is not None
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
+    _make_room(root, target)
     with content, target.open("xb") as file:
         shutil.copyfileobj(content, file)
     target.chmod(0o755 if entry.mode & stat.S_IXUSR else 0o644)

@@ -141,6 +141,52 @@ def test_nothing_is_written_through_a_link_that_the_archive_brought(tmp_path: Pa
     assert not (tmp_path / "out/other").exists()
 
 
+def folder(name: str) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name)
+    info.type = tarfile.DIRTYPE
+    return info, b""
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        (link("x/a", "."), link("x/a/a/a/b", "../../.."), link("x/b/mine", "proj/x/evil")),
+        (link("x/a", "."), link("x/a/a/a/b", "../../.."), link("x/b/new/mine", "../../out/x/evil")),
+        (link("x/a", "."), link("x/a/mine", "evil")),
+        (link("x/a", ".."), link("x/c", "a/../mine")),
+        (link("x/y/a", "../.."), link("x/c", "y/a/.."), link("x/c/mine", "out/x/evil")),
+        (link("x/a", "b"), link("x/b", "y"), link("x/y", ".."), link("x/c", "a/../../mine")),
+    ],
+)
+def test_links_of_an_archive_lead_nowhere_together(
+    links: tuple[tuple[tarfile.TarInfo, bytes], ...], tmp_path: Path
+) -> None:
+    """Each alone stays inside by its text."""
+    mine = written(tmp_path, {"mine": "mine"}) / "mine"
+    out = tmp_path / "out"
+    with pytest.raises(Invalid, match="not unpacked"):
+        unpack(tar_of(folder("x"), (tarfile.TarInfo("x/evil"), b"evil"), *links), out)
+    assert not mine.is_symlink()
+    assert mine.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
+    assert [path for path in out.rglob("*") if path.is_symlink()] == []
+
+
+def test_links_to_one_another_and_to_nothing_are_unpacked(tmp_path: Path) -> None:
+    entries = (link("a", "d/b"), link("d/b", "../c"), link("c", "none"), link("l", "l"), link("here", "."))
+    for _ in range(2):
+        unpack(tar_of(*entries), tmp_path / "out")
+    assert {path.name: str(path.readlink()) for path in (tmp_path / "out").rglob("*") if path.is_symlink()} == {
+        "a": "d/b", "b": "../c", "c": "none", "l": "l", "here": ".",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", [(tarfile.TarInfo("d"), b"x"), link("d", "e")], ids=["file", "link"])
+def test_a_folder_is_not_replaced_by_an_entry(entry: tuple[tarfile.TarInfo, bytes], tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="not unpacked: d"):
+        unpack(tar_of(folder("d"), entry), tmp_path / "out")
+
+
 def test_nothing_is_written_through_a_link_that_was_there_before(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").mkdir()
