@@ -50,7 +50,7 @@ export function open(view, context) {
       more.hidden = rented.length <= MOST_LEASES;
       more.textContent = `The newest ${number(MOST_LEASES)} of ${number(rented.length)}; federator leases lists all.`;
     },
-    { everyS: 10, onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
+    { everyS: 10, stream: "", onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
   );
   return () => {
     fresh.stop();

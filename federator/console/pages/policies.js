@@ -13,6 +13,8 @@ export const title = "Policies";
 
 /** After so long without a key the text is checked, in milliseconds. */
 const PAUSE_MS = 400;
+/** Versions that are listed. */
+const VERSIONS = 200;
 const SPANS = /** @type {[string, string][]} */ ([["86400", "the last day"], ["259200", "the last 3 days"], ["604800", "the last 7 days"], ["2592000", "the last 30 days"]]);
 
 /** @param {any} set */
@@ -38,15 +40,16 @@ export function open(view, context) {
   );
   const fresh = keepFresh(
     async () => {
-      const [current, burst, history] = await Promise.all([get("/v1/policies"), get("/v1/burst"), get("/v1/policies/history")]);
+      const [current, burst] = await Promise.all([get("/v1/policies"), get("/v1/burst")]);
+      // All versions with their documents: read again only when there is another.
+      if (current.version !== editor.version) versions.show((await get("/v1/policies/history")).reverse().slice(0, VERSIONS));
       show(said);
       editor.inForce(current);
       approvals.show(burst.proposals);
       rules.show(burst.policies);
-      versions.show(history.slice().reverse().slice(0, 200));
       drawPaused(burst);
     },
-    { everyS: 10, onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
+    { everyS: 5, stream: "", onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
   );
 
   /** @param {any} burst */
