@@ -33,7 +33,7 @@ from federator_agent.kube import checks as kube_checks
 from federator_agent.local.confinement import Launch, be_untraceable, keep_descriptors
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
-from federator_agent.runtimes import keeping_apart
+from federator_agent.runtimes import keeping_apart, where_work_is
 from federator_agent.slurm import checks as slurm_checks
 from federator_agent.spool import Identity, Spool, write_durably
 
@@ -129,6 +129,8 @@ def serve(options: argparse.Namespace) -> int:
     """Run the agent until TERM or INT; what runs here goes on without it. HUP has it begin anew with the site file as it is now, if that has no mistake."""
     be_untraceable()
     keep_descriptors()
+    if _reloads():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heeded
     settings = load(options.config)
     spool = Spool(settings.state_dir)
     spool.lock()
@@ -152,14 +154,17 @@ def serve(options: argparse.Namespace) -> int:
     for line in check_gpus(settings):
         if line.startswith("WARN"):
             log.warning(line.removeprefix("WARN").strip())
-    if asyncio.run(_serve(Agent(settings, identity, spool, way), settings, options.config)):
-        # The same process, which its supervisor and its children know; all else is read and opened again, as by any restart.
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
+    asyncio.run(_serve(Agent(settings, identity, spool, way), settings, options.config))
     return 0
 
 
-async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> bool:
-    """Whether it is to begin anew."""
+def _reloads() -> bool:
+    """Whether a hang-up is a wish of its supervisor, and not of who closes the terminal that it was started in."""
+    return not sys.stdin or not sys.stdin.isatty()
+
+
+async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> None:
+    """Run it to its end, or until it is to begin anew; then this does not return."""
     task = asyncio.create_task(agent.serve())
     anew = False
 
@@ -173,30 +178,40 @@ async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> 
             anew = True
             task.cancel()
 
+    def stop() -> None:
+        nonlocal anew
+        anew = False
+        task.cancel()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    if (
-        not sys.stdin or not sys.stdin.isatty()
-    ):  # who closes the terminal that it was started in wants it to end
+        loop.add_signal_handler(number, stop)
+    if _reloads():
         loop.add_signal_handler(signal.SIGHUP, reload)
     systemd.tell(systemd.READY)
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    return anew
+    if anew:
+        # The same process, which its supervisor and its children know; all else is read and opened again, as by any restart. At once: threads may take long to end.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
 
 
 def _not_to_be_taken(settings: AgentSettings, config: Path | None) -> list[str]:
     """What is wrong with the site file as it is now, for an agent that runs with `settings`."""
     try:
         new = load(config)
+        _way(new)
+        keeping_apart(new)
     except FederatorError as fault:
         return [str(fault)]
     except ExceptionGroup as faults:
         return [str(fault) for fault in faults.exceptions]
-    moved = {"site": new.site.name != settings.site.name, "state_dir": new.state_dir != settings.state_dir}
+    was, remedy = where_work_is(settings), "stop the agent once none of its jobs is left, then start it"
     return [
-        f"$.{key}: cannot change while the agent runs (stop it first)" for key, has in moved.items() if has
+        f"$.{key}: cannot change while the agent runs ({remedy})"
+        for key, value in where_work_is(new).items()
+        if value != was.get(key)
     ]
 
 

@@ -1,5 +1,6 @@
 """Which runtime a site file asks for. The heavy ones are imported when they are."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from federator.wire.needs import DATA, IMAGES, secret
@@ -32,6 +33,18 @@ def kind(settings: AgentSettings) -> RuntimeKind:
     if settings.slurm is not None:
         return RuntimeKind("slurm", boot_id="slurm")
     return RuntimeKind("local", traces.boot_id(), self_fencing=SELF_FENCING, outlives=False)
+
+
+def where_work_is(settings: AgentSettings) -> Mapping[str, object]:
+    """By the key of the site file, what says where the agent's work is and what it knows of it. An agent that looked elsewhere would find none of it, and say that it is lost."""
+    runtime = kind(settings).name
+    key = "pools" if runtime == "local" else runtime
+    found: dict[str, object] = {"site": settings.site.name, "state_dir": settings.state_dir, key: runtime}
+    if kube := settings.kube:
+        found |= {f"kube.{key}": getattr(kube, key) for key in ("namespace", "kubeconfig", "context")}
+    if slurm := settings.slurm:
+        found |= {f"slurm.{key}": getattr(slurm, key) for key in ("conf", "shared_dir")}
+    return found
 
 
 def abilities(settings: AgentSettings) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -79,6 +80,8 @@ async def test_a_site_file_that_has_changed_is_taken_on_hangup_and_one_with_mist
         await _running(dispatcher, "p1")
         site, pid, sessions = agent.config.read_text(), agent.pid, dispatcher.sessions
         for wrong, said in (
+            (site + "ca: /no/such/file\n", "$.ca"),
+            (re.sub("(?s)pools:.*", "kube: {image: i}\n", site), "$.kube: cannot change"),
             ("nodes: many\n", "nodes"),
             (site.replace("site: here", "site: there"), r"$.site: cannot change"),
         ):
