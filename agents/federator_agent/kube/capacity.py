@@ -16,7 +16,7 @@ from federator_agent.core.lent_capacity import Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
 from federator_agent.kube.device_sets import CPU_POOL, NVIDIA, DeviceSet, device_sets_of, taint_keys
 from federator_agent.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
-from federator_agent.kube.quotas import UNBOUNDED, Allowance
+from federator_agent.kube.quotas import UNBOUNDED, Allowance, Asked
 from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings
 
 PLACEMENT_LABEL = "federator/placement"
@@ -41,8 +41,6 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     size: Size
     placement: str = ""
     rank: int = 0
-    counted: bool = False
-    """Whether the quotas of the namespace of jobs count it."""
 
 
 class Machine(msgspec.Struct, frozen=True, gc=False):
@@ -124,8 +122,22 @@ class Cluster:
         ours = labels.get(PLACEMENT_LABEL, "") if labels.get(SITE_LABEL) == self._site else ""
         rank = labels.get(RANK_LABEL, "") if ours else ""
         size = _request(pod, self._resources)
-        counted = pod.metadata.namespace == self._settings.namespace
-        return Use(pod.spec.node_name, size, ours, int(rank) if rank.isdecimal() else 0, counted)
+        return Use(pod.spec.node_name, size, ours, int(rank) if rank.isdecimal() else 0)
+
+    def asked(self, pods: Iterable[Pod]) -> Asked:
+        """What pods ask for together, those without a node included."""
+        asked = Asked(Counter())
+        for pod in pods:
+            asked = asked._replace(objects=asked.objects + 1)
+            if not pod.over:
+                size = _request(pod, self._resources)
+                asked = asked._replace(
+                    devices=asked.devices + Counter(size.devices),
+                    cpus_milli=asked.cpus_milli + size.cpus_milli,
+                    memory_mib=asked.memory_mib + size.memory_mib,
+                    pods=asked.pods + 1,
+                )
+        return asked
 
     def seen(
         self,
@@ -140,18 +152,22 @@ class Cluster:
         bound, local = set(), Counter[tuple[str, int]]()
         for use in uses:
             taken.setdefault(use.node, _Taken()).add(use.size)
-            if use.counted:
-                room.add(use.size, ours=bool(use.placement))
             if use.placement:
+                room.add(use.size)
                 bound.add((use.placement, use.rank))
             elif use.node in machines:
                 for device_set in machines[use.node].device_sets:
                     if units := use.size.devices.get(device_set.resource, 0):
                         local[device_set.pool, device_set.part_milli * units or units] += 1
         hosts: dict[str, list[Host]] = {}
-        for name, machine in sorted(machines.items()):
-            for device_set, host in _free(name, machine, taken.get(name, _Taken())):
-                hosts.setdefault(device_set.pool, []).append(room.take(host, device_set))
+        free = [
+            each
+            for name, machine in sorted(machines.items())
+            for each in _free(name, machine, taken.get(name, _Taken()))
+        ]
+        # What a quota leaves is of no use on a host whose processors are all taken.
+        for device_set, host in sorted(free, key=lambda each: not each[1].cpus_milli):
+            hosts.setdefault(device_set.pool, []).append(room.take(host, device_set))
         pools, uneven = _pools(machines.values())
         resources = {
             each.pool: each.resource for machine in machines.values() for each in machine.device_sets
@@ -188,54 +204,62 @@ class _Taken:
 
 
 class NamespaceRoom:
-    """What the pods of the namespace may still ask for. Told of all of them, it cuts what is free on hosts, one after the other."""
+    """What our pods may still ask for. Told of those that have a node, it cuts what is free on hosts."""
 
     def __init__(self, allowed: Allowance) -> None:
         self._allowed = allowed
         self._devices = dict(allowed.devices)
-        self._others = Counter[str]()
+        self._of_pool: dict[str, int] = {}
         self._cpus_milli, self._memory_mib, self._pods = allowed.cpus_milli, allowed.memory_mib, allowed.pods
+        self._beside = (milli(allowed.least.get("cpu", "0")), mib(allowed.least.get("memory", "0")))
+        """What the side container of each pod takes of its room."""
 
-    def add(self, size: Size, *, ours: bool) -> None:
-        """A pod is there."""
+    def add(self, size: Size) -> None:
+        """A pod of ours is there."""
         for name in self._devices.keys() & size.devices.keys():
             self._devices[name] -= size.devices[name]
-            self._others[name] += 0 if ours else size.devices[name]
         self._cpus_milli = None if self._cpus_milli is None else self._cpus_milli - size.cpus_milli
         self._memory_mib = None if self._memory_mib is None else self._memory_mib - size.memory_mib
         self._pods = None if self._pods is None else self._pods - 1
 
     def take(self, host: Host, device_set: DeviceSet) -> Host:
-        """The host with no more free than is left. Its devices are then taken off what is left for the next; its CPUs and memory are not, as only one pod may want them."""
+        """The host with no more free than is left. Its devices are taken off what is left for the next host of its pool, and not of others: nobody knows yet which pool will be asked for. CPUs and memory are not, as one pod may want them all."""
         if self._pods is not None and self._pods <= 0:
             return Host(host.name, (), 0, 0)
         part = device_set.part_milli
         units = host.share_milli // part if part else len(host.gpus)
-        taken = min(units, max(0, self._devices.get(device_set.resource, units)))
         if device_set.resource in self._devices:
-            self._devices[device_set.resource] -= taken
-        cpus = _lower(host.cpus_milli, self._cpus_milli, self._allowed.largest_cpus_milli)
-        memory = _lower(host.memory_mib, self._memory_mib, self._allowed.largest_memory_mib)
-        return Host(host.name, host.gpus[: min(1, taken) if part else taken], cpus, memory, part * taken)
+            left = self._of_pool.setdefault(device_set.pool, self._devices[device_set.resource])
+            units = min(units, max(0, left))
+            self._of_pool[device_set.pool] = left - units
+        cpus, memory = self._bounded(host.cpus_milli, host.memory_mib, self._cpus_milli, self._memory_mib)
+        return Host(host.name, host.gpus[: min(1, units) if part else units], cpus, memory, part * units)
 
     def bounded(self, pool: HostPool, resource: str) -> HostPool:
-        """The pool as far as it may ever be had, others' use of the quota taken off."""
+        """The pool as far as it may ever be had."""
         allowed = self._allowed
-        count = allowed.devices.get(resource) if pool.gpus_per_node else None
+        cpus, memory = self._bounded(
+            pool.cpus_milli_per_node, pool.memory_mib_per_node, allowed.cpus_milli, allowed.memory_mib
+        )
         return msgspec.structs.replace(
             pool,
-            allowed_gpus=None if count is None else max(0, count - self._others[resource]),
-            cpus_milli_per_node=_lower(
-                pool.cpus_milli_per_node, allowed.cpus_milli, allowed.largest_cpus_milli
-            ),
-            memory_mib_per_node=_lower(
-                pool.memory_mib_per_node, allowed.memory_mib, allowed.largest_memory_mib
-            ),
+            allowed_gpus=allowed.devices.get(resource) if pool.gpus_per_node else None,
+            cpus_milli_per_node=cpus,
+            memory_mib_per_node=memory,
+        )
+
+    def _bounded(
+        self, cpus: int, memory: int, cpus_left: int | None, memory_left: int | None
+    ) -> tuple[int, int]:
+        allowed = self._allowed
+        return (
+            _lower(cpus, cpus_left, allowed.largest_cpus_milli, beside=self._beside[0]),
+            _lower(memory, memory_left, allowed.largest_memory_mib, beside=self._beside[1]),
         )
 
 
-def _lower(amount: int, *bounds: int | None) -> int:
-    return max(0, min([amount, *(bound for bound in bounds if bound is not None)]))
+def _lower(amount: int, *bounds: int | None, beside: int) -> int:
+    return max(0, min([amount, *(bound for bound in bounds if bound is not None)]) - beside)
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Taint) -> bool:

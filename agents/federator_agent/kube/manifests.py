@@ -24,6 +24,7 @@ from federator_agent.kube.device_sets import taint_keys
 from federator_agent.kube.objects import quantity
 from federator_agent.kube.quotas import Allowance
 from federator_agent.kube.settings import KubeSettings
+from federator_agent.staging_errors import StagingRefused
 
 PORT = 29500
 """Every pod has an address of its own, so every rank 0 may have this port."""
@@ -228,8 +229,12 @@ def verbatim(text: str) -> str:
 
 
 def bound(pod: dict[str, Any], allowed: Allowance) -> None:
-    """Have each container ask for what the namespace asks of containers, and limit what it has to limit, to what it asks for."""
+    """Have each container ask for what the namespace asks of containers, and limit what it has to limit, to what it asks for. Raises `StagingRefused` for a job that has not said how much memory to limit it to."""
     inner = pod["spec"]
+    if "memory" in allowed.limited and "memory" not in inner["containers"][0]["resources"]["requests"]:
+        raise StagingRefused(
+            "the namespace limits memory, and the job does not say how much it needs: set resources.memory"
+        )
     for container in (*inner["containers"], *inner.get("initContainers", ())):
         resources = container.setdefault("resources", {})
         requests, limits = resources.setdefault("requests", {}), resources.setdefault("limits", {})

@@ -237,10 +237,17 @@ class QuotaSpec(Struct, frozen=True):
     scope_selector: ScopeSelector = ScopeSelector()
 
 
+class QuotaStatus(Struct, frozen=True):
+    """What of it is used."""
+
+    used: dict[str, str] = {}
+
+
 class Quota(Struct, frozen=True):
     """A ResourceQuota."""
 
     spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
 
 
 class Limit(Struct, frozen=True):
@@ -249,6 +256,8 @@ class Limit(Struct, frozen=True):
     type: str = ""
     max: dict[str, str] = {}
     min: dict[str, str] = {}
+    default: dict[str, str] = {}
+    """The limits of containers that name none."""
     max_limit_request_ratio: dict[str, str] = {}
 
 

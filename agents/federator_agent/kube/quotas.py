@@ -6,8 +6,9 @@ holds its quotas, and a pod that comes too late for one is refused with its word
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,15 +21,16 @@ from federator_agent.kube.settings import KubeSettings
 EVERY_S = 10.0
 UNREADABLE_EVERY_S = 300.0
 """An agent with the rights of before asks again only so often."""
-SIDE_CPU, SIDE_MEMORY = "10m", "32Mi"
-"""What the side container asks for where the namespace wants it to ask for something."""
+_KINDS = ("cpu", "memory")
+_LEAST = {"cpu": "10m", "memory": "32Mi"}
+"""What a container that asks for nothing asks for where the namespace wants it to ask for something."""
 _GPUS = "requests."
 log = logging.getLogger("federator_agent.kube")
 T = TypeVar("T")
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pods of a namespace may ask for. None, or an absent name: as much as there is."""
+    """What our pods of a namespace may ask for. None, or an absent name: as much as there is."""
 
     devices: dict[str, int] = {}
     """Together, by the name of the resource."""
@@ -55,39 +57,62 @@ class _LimitRanges(Struct, frozen=True):
     items: tuple[LimitRange, ...] = ()
 
 
+class Asked(NamedTuple):
+    """What our own pods of the namespace ask for, those without a node included. `objects`: how many there are, `pods`: how many of them are not over."""
+
+    devices: Counter[str]
+    cpus_milli: int = 0
+    memory_mib: int = 0
+    pods: int = 0
+    objects: int = 0
+
+
+NOTHING = Asked(Counter())
+
+
 def allowance(
     quotas: Iterable[Quota],
     ranges: Iterable[LimitRange],
     kueue_devices: Mapping[str, int],
     priority_class: str,
+    ours: Asked = NOTHING,
 ) -> Allowance:
-    """All of them together: of each thing the least. `kueue_devices`: what Kueue's queue allows."""
-    hard = [each.spec.hard for each in quotas if _counts(each.spec, priority_class)]
+    """All of them together: of each thing the least that our pods may have, others' use of it taken off. `kueue_devices`: what Kueue's queue allows; `ours`: at the moment when the quotas were read."""
+    counted = [each for each in quotas if _counts(each.spec, priority_class)]
     lines = [line for each in ranges for line in each.spec.limits if line.type in ("Container", "Pod")]
     devices = dict(kueue_devices)
-    for each in hard:
-        for name, amount in each.items():
-            if name.startswith(_GPUS) and "/" in name:
-                resource, count = name.removeprefix(_GPUS), int(quantity(amount))
-                devices[resource] = min(count, devices.get(resource, count))
-    limited = {name for name in ("cpu", "memory") if any(f"limits.{name}" in each for each in hard)}
-    strict = {name for line in lines for name in line.max_limit_request_ratio}
-    least = {name: text for name, text in (("cpu", SIDE_CPU), ("memory", SIDE_MEMORY)) if name in strict}
+    for resource in {
+        name for each in counted for name in each.spec.hard if name.startswith(_GPUS) and "/" in name
+    }:
+        name = resource.removeprefix(_GPUS)
+        count = _left(counted, lambda text: int(quantity(text)), ours.devices[name], resource)
+        if count is not None:
+            devices[name] = min(count, devices.get(name, count))
+    limited = {name for name in _KINDS if any(f"limits.{name}" in each.spec.hard for each in counted)}
+    limited |= {name for line in lines for name in _KINDS if name in line.max or name in line.default}
+    strict = {name for line in lines for name in _KINDS if name in line.max_limit_request_ratio}
+    least = {name: text for name, text in _LEAST.items() if name in strict}
     for line in lines:
-        for name in ("cpu", "memory"):
+        for name in _KINDS:
             if line.type == "Container" and quantity(line.min.get(name, "0")) > quantity(
                 least.get(name, "0")
             ):
                 least[name] = line.min[name]
+    whole = [
+        _left(counted, lambda text: int(quantity(text)), count, name)
+        for name, count in (("pods", ours.pods), ("count/pods", ours.objects))
+    ]
     return Allowance(
         devices=devices,
-        cpus_milli=_least(milli, hard, "cpu", "requests.cpu", "limits.cpu"),
-        memory_mib=_least(mib, hard, "memory", "requests.memory", "limits.memory"),
-        pods=_least(lambda text: int(quantity(text)), hard, "pods", "count/pods"),
-        largest_cpus_milli=_least(milli, [line.max for line in lines], "cpu"),
-        largest_memory_mib=_least(mib, [line.max for line in lines], "memory"),
+        cpus_milli=_left(counted, milli, ours.cpus_milli, "cpu", "requests.cpu", "limits.cpu"),
+        memory_mib=_left(counted, mib, ours.memory_mib, "memory", "requests.memory", "limits.memory"),
+        pods=min((each for each in whole if each is not None), default=None),
+        largest_cpus_milli=min((milli(line.max["cpu"]) for line in lines if "cpu" in line.max), default=None),
+        largest_memory_mib=min(
+            (mib(line.max["memory"]) for line in lines if "memory" in line.max), default=None
+        ),
         least=least,
-        limited=frozenset(limited | (strict & {"cpu", "memory"})),
+        limited=frozenset(limited | strict),
     )
 
 
@@ -100,15 +125,23 @@ def _counts(spec: QuotaSpec, priority_class: str) -> bool:
     )
 
 
-def _least(read: Callable[[str], int], amounts: Iterable[Mapping[str, str]], *names: str) -> int | None:
-    return min((read(each[name]) for each in amounts for name in names if name in each), default=None)
+def _left(quotas: Iterable[Quota], read: Callable[[str], int], ours: int, *names: str) -> int | None:
+    """How much of what goes by these names our pods may have altogether; None: no quota counts it."""
+    left = [
+        read(each.spec.hard[name]) - max(0, read(each.status.used.get(name, "0")) - ours)
+        for each in quotas
+        for name in names
+        if name in each.spec.hard
+    ]
+    return max(0, min(left)) if left else None
 
 
 class Quotas:
     """What is allowed, as it was read last."""
 
-    def __init__(self, api: Api, settings: KubeSettings) -> None:
-        self._api, self._settings = api, settings
+    def __init__(self, api: Api, settings: KubeSettings, ours: Callable[[], Asked]) -> None:
+        """`ours`: what our pods ask for now."""
+        self._api, self._settings, self._ours = api, settings, ours
         self.now = UNBOUNDED
 
     async def run(self, changed: Callable[[], None]) -> None:
@@ -131,10 +164,13 @@ class Quotas:
     async def _read(self) -> Allowance:
         quotas = await self._objects("resourcequotas", _Quotas)
         ranges = await self._objects("limitranges", _LimitRanges)
-        devices = dict[str, int]()
+        ours, devices = self._ours(), dict[str, int]()
         if self._settings.kueue_queue:
-            devices = await kueue.devices(self._api, self._settings.namespace, self._settings.kueue_queue)
-        return allowance(quotas.items, ranges.items, devices, self._settings.priority_class)
+            try:
+                devices = await kueue.devices(self._api, self._settings.namespace, self._settings.kueue_queue)
+            except Forbidden as error:
+                log.debug("Kueue's quota cannot be read: %s", error)
+        return allowance(quotas.items, ranges.items, devices, self._settings.priority_class, ours)
 
     async def _objects(self, plural: str, kind: type[T]) -> T:
         path = f"/api/v1/namespaces/{self._settings.namespace}/{plural}"

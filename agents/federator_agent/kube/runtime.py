@@ -50,7 +50,9 @@ class KubeRuntime:
         agent = ownership.mark_of(around.spool.directory, around.site).owner
         self.pods = Pods(self._api, settings, around.site, self._cluster, agent)
         self._ranks = Ranks(self._api, self.pods, around)
-        self._quotas = Quotas(self._api, settings)
+        self._quotas = Quotas(
+            self._api, settings, lambda: self._cluster.asked(self.pods.mirror.items.values())
+        )
         self._preparing = Preparation(
             self._api, self.pods, self._ranks, around, settings, self._cluster, self._quotas
         )

@@ -183,7 +183,8 @@ def test_what_is_free_is_what_nobody_asks_for_ours_and_theirs_alike() -> None:
     }
     seen = CLUSTER.seen(machines, [use for use in uses if use is not None])
     pool = "nvidia-a100-sxm4-80gb"
-    assert seen.hosts[pool] == (Host("n1", (0,), 0, 15360), Host("n2", (0, 1, 2, 3), 3920, 16384))
+    full_last = (Host("n2", (0, 1, 2, 3), 3920, 16384), Host("n1", (0,), 0, 15360))
+    assert seen.hosts[pool] == full_last
     assert seen.bound == {("plc-1", 3)}
     assert seen.local_work == (LocalWork(pool, 1, 2),)
     assert [(each.name, each.nodes, each.gpus_per_node) for each in seen.pools] == [(pool, 2, 4)]

@@ -11,9 +11,10 @@ from federator_agent.core.lent_capacity import Site, Slot, lent_gpus
 from federator_agent.core.state import Phase, Record
 from federator_agent.kube import kueue, manifests
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, PoolPlace
-from federator_agent.kube.objects import LimitRange, Node, Pod, Quota
+from federator_agent.kube.objects import LimitRange, Node, Pod, PodStatus, Quota
 from federator_agent.kube.quotas import Allowance, allowance
 from federator_agent.kube.settings import KubeSettings
+from federator_agent.staging_errors import StagingRefused
 from tests.unit.agent.worlds import entry
 
 GPU = "nvidia.com/gpu"
@@ -21,12 +22,12 @@ CLUSTER = Cluster(KubeSettings(image="i"), "here")
 POOL = "nvidia-a100-sxm4-80gb"
 
 
-def _quota(hard: dict[str, str], **spec: Any) -> Quota:
-    return msgspec.convert({"spec": {"hard": hard, **spec}}, Quota)
+def _quota(hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> Quota:
+    return msgspec.convert({"spec": {"hard": hard, **spec}, "status": {"used": used or {}}}, Quota)
 
 
 def _range(**line: Any) -> LimitRange:
-    return msgspec.convert({"spec": {"limits": [{"type": "Container", **line}]}}, LimitRange)
+    return msgspec.convert({"spec": {"limits": [{"type": "Container"} | line]}}, LimitRange)
 
 
 def _node(name: str, gpus: int = 4) -> Node:
@@ -67,10 +68,42 @@ def test_a_quota_of_gpus_is_what_may_be_had() -> None:
     assert _seen(allowed, _pod(3, placement="p1"))[:2] == (4, 1)
 
 
-def test_what_others_use_of_it_can_never_be_had_and_what_is_used_elsewhere_does_not_count() -> None:
-    allowed = allowance([_quota({f"requests.{GPU}": "6"})], [], {}, "")
-    assert _seen(allowed, _pod(2))[:2] == (4, 4)
-    assert _seen(allowed, _pod(2, namespace="theirs"))[:2] == (6, 6)
+def test_what_others_use_of_it_can_never_be_had() -> None:
+    """With a node or without one: it is what the API server counts."""
+    ours = CLUSTER.asked([_pod(1, placement="p1")])
+    quota = _quota(
+        {f"requests.{GPU}": "6", "requests.cpu": "6"}, {f"requests.{GPU}": "3", "requests.cpu": "3"}
+    )
+    allowed = allowance([quota], [], {}, "", ours)
+    assert (allowed.devices, allowed.cpus_milli) == ({GPU: 4}, 4000)
+    assert _seen(allowed)[:2] == (4, 4)
+    assert _seen(allowed, _pod(1, placement="p1"))[:2] == (4, 3)
+
+
+def test_pods_that_have_ended_count_where_objects_are_counted() -> None:
+    ended = msgspec.structs.replace(_pod(1, placement="p1"), status=PodStatus(phase="Succeeded"))
+    ours = CLUSTER.asked([ended, _pod(1, placement="p2")])
+    assert (ours.pods, ours.objects, ours.devices[GPU]) == (1, 2, 1)
+    assert allowance([_quota({"pods": "5"}, {"pods": "3"})], [], {}, "", ours).pods == 3
+    assert allowance([_quota({"count/pods": "5"}, {"count/pods": "5"})], [], {}, "", ours).pods == 2
+
+
+def test_no_pool_starves_for_another_of_the_same_resource() -> None:
+    """Nobody knows yet in which of them the quota will be used."""
+    h100 = msgspec.structs.replace(
+        _node("h0"),
+        metadata=msgspec.structs.replace(
+            _node("h0").metadata, labels={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+        ),
+    )
+    machines = {
+        each.metadata.name: machine for each in (_node("a0"), h100) if (machine := CLUSTER.machine(each))
+    }
+    seen = CLUSTER.seen(machines, [], "", allowance([_quota({f"requests.{GPU}": "4"})], [], {}, ""))
+    assert {name: len(hosts[0].gpus) for name, hosts in seen.hosts.items()} == {
+        POOL: 4,
+        "nvidia-h100-80gb-hbm3": 4,
+    }
 
 
 def test_what_is_left_of_cpus_is_all_that_a_host_has_free() -> None:
@@ -104,11 +137,10 @@ def test_a_quota_of_other_pods_does_not_count(spec: dict[str, Any], counts: bool
     assert found == ({GPU: 1} if counts else {})
 
 
-def _resources(allowed: Allowance) -> list[dict[str, dict[str, str]]]:
-    spec = JobSpec(
-        name="job", run="x", resources=Resources(gpus=Accelerators(1), cpus_milli=2000, memory_mib=1024)
-    )
-    slot = Slot(0, "main", "n", (0,), 2000, 1024)
+def _resources(allowed: Allowance, memory_mib: int = 1024) -> list[dict[str, dict[str, str]]]:
+    resources = Resources(gpus=Accelerators(1), cpus_milli=2000, memory_mib=memory_mib)
+    spec = JobSpec(name="job", run="x", resources=resources)
+    slot = Slot(0, "main", "n", (0,), 2000, memory_mib)
     record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=(slot,))
     pod = manifests.pod(record, spec, 0, PoolPlace({}), KubeSettings(image="i"), "here")
     manifests.bound(pod, allowed)
@@ -125,6 +157,26 @@ def test_containers_have_the_limits_and_the_least_that_the_namespace_asks_for() 
     assert side == {"requests": {"cpu": "0", "memory": "64Mi"}, "limits": {"cpu": "0"}}
     _, side = _resources(allowance([], [_range(maxLimitRequestRatio={"cpu": "2"})], {}, ""))
     assert side == {"requests": {"cpu": "10m", "memory": "0"}, "limits": {"cpu": "10m"}}
+
+
+@pytest.mark.parametrize("line", [{"default": {"cpu": "500m"}}, {"type": "Pod", "max": {"cpu": "4"}}])
+def test_a_limit_of_ones_own_stands_where_the_namespace_would_put_in_a_smaller_one_or_wants_one(
+    line: dict[str, Any],
+) -> None:
+    main, _ = _resources(allowance([], [_range(**line)], {}, ""))
+    assert main["limits"]["cpu"] == main["requests"]["cpu"]
+
+
+def test_what_the_side_container_asks_for_is_not_offered() -> None:
+    allowed = allowance([_quota({"requests.cpu": "2"})], [_range(min={"cpu": "100m"})], {}, "")
+    assert _seen(allowed)[2] == [1900, 1900]
+
+
+def test_a_job_that_does_not_say_its_memory_is_told_to_where_the_namespace_limits_it() -> None:
+    strict = allowance([_quota({"limits.memory": "8Gi"})], [], {}, "")
+    with pytest.raises(StagingRefused, match=r"resources\.memory"):
+        _resources(strict, memory_mib=0)
+    assert _resources(strict)[0]["limits"]["memory"] == "1024Mi"
 
 
 LOCAL = {"spec": {"clusterQueue": "shared"}, "status": {"flavorsReservation": [{"name": "a", "resources": [{"name": GPU, "total": "2"}]}]}}  # fmt: skip
