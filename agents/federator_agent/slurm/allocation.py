@@ -12,6 +12,7 @@ from federator.kernel.quantities import format_duration
 from federator.model.jobs import JobSpec, Resources, cuts_of
 from federator.model.placements import Cause
 from federator_agent.core.state import Record
+from federator_agent.slurm import users
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, fate
@@ -55,6 +56,7 @@ class Allocation:
         together, ranks = spec.placement.together or "", len(record.slots)
         account = self._cluster.settings.account(record.entry.whose)
         options = sbatch_options(record, spec.resources, target, account, together)
+        options += users.group_options(account.user)
         shards = shards_per_node(ranks, spec.resources, target, together)
         script = batch_script(folder.path, ranks, spec.resources, shards)
         await asyncio.to_thread(folder.write_scripts, script)

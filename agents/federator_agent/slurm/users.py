@@ -35,11 +35,22 @@ def become(user: str) -> list[str]:
     """What a command of the agent's begins with that is to be that user's. Raises `OSError` for one that this host does not know."""
     if not user:
         return []
+    return ["setpriv", f"--reuid={user}", f"--regid={_group(user)}", "--init-groups", "--"]
+
+
+def group_options(user: str) -> list[str]:
+    """Of `sbatch`, beside the user: it would take the agent's own group, root's. Raises `StagingRefused` for one that this host does not know."""
     try:
-        group = pwd.getpwnam(user).pw_gid
+        return [f"--gid={_group(user)}"] if user else []
+    except OSError as error:
+        raise StagingRefused(str(error)) from None
+
+
+def _group(user: str) -> int:
+    try:
+        return pwd.getpwnam(user).pw_gid
     except KeyError:
         raise OSError(f"this host knows no user {user}") from None
-    return ["setpriv", f"--reuid={user}", f"--regid={group}", "--init-groups", "--"]
 
 
 async def give(settings: SlurmSettings, record: Record, *paths: Path) -> None:

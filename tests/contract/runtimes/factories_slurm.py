@@ -50,6 +50,8 @@ def site(*, cut: bool = False, **settings: Any) -> Site:
     """Its one partition. The nodes are this host, so any directory is shared with them."""
     slurm = cluster(cut=cut)
     shared = Path(tempfile.mkdtemp(dir=slurm.folder))
+    for folder in (slurm.folder, shared):
+        folder.chmod(0o711)  # jobs may be another user's
 
     def make(around: Surroundings) -> Runtime:
         return SlurmRuntime(SlurmSettings(shared_dir=shared, conf=slurm.configuration, **settings), around)

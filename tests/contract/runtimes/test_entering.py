@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import pwd
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +26,12 @@ from federator.wire.tunnel import (
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.runtime import Channel
+from federator_agent.slurm.settings import Account
+from tests.contract.runtimes import factories_slurm
 from tests.contract.runtimes.test_runtime_contract import world
 from tests.contract.runtimes.world import RuntimeWorld
 from tests.support.waiting import PATIENCE_S, until
+from tests.testbeds.required import need
 
 __all__ = ["world"]
 LOCAL = ["local", "local-users", "local-sandbox"]
@@ -257,3 +262,24 @@ async def test_ports_of_others_on_the_host_are_not_reached(world: RuntimeWorld) 
         port = others.sockets[0].getsockname()[1]
         assert f"nothing of the job listens on port {port} " in await refusal(world, record, port)
     await stop(world, record)
+
+
+async def test_at_slurm_a_job_of_another_user_has_that_users_rights_and_so_has_who_enters_it(
+    tmp_path: Path,
+) -> None:
+    """Slurm would give it the group of the agent, which is root there."""
+    need(factories_slurm.lacking())
+    queues = {"theirs": Account(user="nobody")}
+    world = RuntimeWorld(tmp_path, factories_slurm.site(queues=queues))
+    world.begin()
+    try:
+        spec = world.spec("id -u; id -g; id -G; echo it runs; sleep 600")
+        record = await world.run(spec, queue="theirs")
+        await world.has_written(record, "it runs")
+        out, errors, code = await done(world, record, "id -u; id -g; id -G")
+        user = pwd.getpwnam("nobody")
+        assert (out, errors, code) == (f"{user.pw_uid}\n{user.pw_gid}\n{user.pw_gid}\n", "", 0)
+        assert world.log(record) == f"{out}it runs\n"
+        await stop(world, record)
+    finally:
+        await world.close()
