@@ -261,7 +261,7 @@ class NotificationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     people: dict[str, PersonSettings] = {}
     """Where people are reached, by their names."""
     own_mail_domains: tuple[str, ...] = ()
-    """Domains in which people may name a mail address of their own, by `federator notifications`; empty: nowhere."""
+    """Domains in which people may name a mail address of their own, by `federator notifications`: NAME@DOMAIN, or what their sign-in says (the claim `email`, with `email_verified`); empty: nowhere."""
     own_webhook_hosts: tuple[str, ...] = ()
     """Hosts, such as `hooks.slack.com`, at which people may name an https webhook of their own; empty: nowhere."""
     gather_s: float = 5.0

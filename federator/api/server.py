@@ -72,8 +72,9 @@ def _end_with_credentials(core: Core, connections: Connections, app: web.Applica
 
 
 def _adds_a_line(route: Route) -> bool:
-    """Whether it is a person's act that the ledger tells of, and that ends nothing. Submissions are looked at one by one, and what is only repeated is let through."""
-    return route.cost == PLAIN and route.method in ("POST", "PATCH") and route.path != "/v1/jobs"
+    """Whether it is a person's act that the ledger tells of, and that ends nothing. Submissions are looked at one by one, and what is only repeated is let through. Uploads have no line."""
+    changes = route.cost == PLAIN and route.method in ("POST", "PATCH", "PUT")
+    return changes and route.path not in ("/v1/jobs", "/v1/blobs/{hash}")
 
 
 def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:

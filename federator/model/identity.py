@@ -131,6 +131,8 @@ class Caller(msgspec.Struct, frozen=True):
     """When the credential ends, seconds since the epoch; None: it does not by itself."""
     signed_in_by: str = "token"
     """How: `token`, or the issuer that has signed for it."""
+    mail: str = ""
+    """The address that the sign-in names and has verified; empty: none."""
 
     def require_scope(self, scope: Scope) -> None:
         """Raise `Forbidden` where the credential is limited to other things."""

@@ -11,7 +11,7 @@ class MyAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where somebody is told of their own jobs. All empty: as the dispatcher's settings say."""
 
     mail: Annotated[str, msgspec.Meta(max_length=320)] = ""
-    """In one of the domains that the settings allow (`notifications.own_mail_domains`)."""
+    """Their own, in one of the domains that the settings allow (`notifications.own_mail_domains`): their name before the `@`, or the verified address of their sign-in."""
     webhook: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     """At one of the hosts that the settings allow (`notifications.own_webhook_hosts`). Answers have its host only: it is a secret."""
     format: Literal["json", "slack", "teams"] = "json"

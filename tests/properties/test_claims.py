@@ -94,3 +94,15 @@ def test_without_any_one_of_what_a_token_must_say_nobody_is_let_in(
     with pytest.raises(Unauthenticated) as refused:
         caller_of(claims, settings, NOW)
     assert refused.value.why
+
+
+@pytest.mark.parametrize(
+    ("verified", "mail"), [(True, "ada@example.org"), (False, ""), ("true", ""), (None, "")]
+)
+def test_a_mail_address_is_taken_only_where_the_provider_has_verified_it(verified: object, mail: str) -> None:
+    settings = OidcSettings(issuer="https://sso.example", client_id="cli", roles={"*": "user"})
+    claims = {
+        "iss": "https://sso.example", "aud": "cli", "exp": NOW + 60,
+        "preferred_username": "u1234", "email": "ada@example.org", "email_verified": verified,
+    }  # fmt: skip
+    assert caller_of(claims, settings, NOW).mail == mail

@@ -37,6 +37,7 @@ def caller_of(claims: Claims, settings: OidcSettings, now: float) -> Caller:
         groups=groups,
         expires_at=expires_at,
         signed_in_by=settings.issuer,
+        mail=_verified_mail(claims),
     )
 
 
@@ -84,6 +85,12 @@ def _person(claims: Claims, settings: OidcSettings) -> str:
     if name.startswith(settings.service_prefix):
         raise refused(f"a person may not have a name that begins with {settings.service_prefix}")
     return name
+
+
+def _verified_mail(claims: Claims) -> str:
+    """The person's address; empty where the provider does not say that it is theirs."""
+    mail = claims.get("email")
+    return mail if isinstance(mail, str) and claims.get("email_verified") is True else ""
 
 
 def _name(prefix: str, claims: Claims, claim: str) -> str:

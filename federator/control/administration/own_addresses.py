@@ -1,8 +1,13 @@
-"""Where people say to be told of their jobs: within the domains and hosts that the settings allow, because the dispatcher dials what is written here."""
+"""Where people say to be told of their jobs: within the domains and hosts that the settings allow, because the dispatcher dials what is written here.
+
+A mail address is also the person's own: nobody can have the dispatcher send mail to somebody else.
+"""
 
 import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records, row_key
@@ -11,7 +16,7 @@ from federator.model.identity import Caller, OwnAddress
 from federator.settings import NotificationSettings
 from federator.wire.administration import MyAddress
 
-_MAIL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@([a-z0-9.-]{1,253})")
+_MAIL = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+-]{0,63})@([a-z0-9.-]{1,253})")
 
 
 class OwnAddresses:
@@ -26,7 +31,7 @@ class OwnAddresses:
         return found if found is not None and _refusal(found, self._settings) is None else None
 
     async def put(self, caller: Caller, asked: MyAddress) -> None:
-        """Take it down in place of what was said before; nothing at all takes it away. Raises `Invalid` and `Forbidden`."""
+        """Take it down in place of what was said before; nothing at all takes it away, and the same again changes nothing. Raises `Invalid` and `Forbidden`."""
         said = OwnAddress(
             name=caller.name,
             mail=asked.mail,
@@ -34,24 +39,41 @@ class OwnAddresses:
             format=asked.format,
             at=self._event_writer.clock.now(),
         )
-        if (error := _refusal(said, self._settings)) is not None:
+        error = _refusal(said, self._settings)
+        if error is None and said.mail and not _is_own(said.mail, caller):
+            error = Forbidden(
+                f"{said.mail} is not the address of {caller.name}",
+                field="$.mail",
+                remedy="name your own address, or ask a user with the role platform to write this one into notifications.people",
+            )
+        if error is not None:
             raise error
         await self._records.transact(self._written(caller, said))
 
     def _written(self, caller: Caller, said: OwnAddress) -> Callable[[], Changes]:
         def compute() -> Changes:
             changes = Changes(quiet=True)
-            if said.mail or said.webhook:
+            found = self._records.addresses.get(caller.name)
+            if (said.mail or said.webhook) and (found is None or replace(found, at=said.at) != said):
                 changes.put(said)
-            elif caller.name in self._records.addresses:
+            elif found is not None and not (said.mail or said.webhook):
                 changes.deletes.append(row_key(said))
             if changes:
-                ways = " and ".join(filter(None, (said.mail and "mail", said.webhook and "a webhook")))
+                mail = said.mail and f"mail to {said.mail}"
+                webhook = said.webhook and f"a webhook at {urlsplit(said.webhook).hostname}"
+                ways = " and ".join(filter(None, (mail, webhook)))
                 what = f"is told of jobs by {ways}" if ways else "is told of jobs as the settings say"
                 self._event_writer.act(changes, f"user:{caller.name}", what, owner=caller.name)
             return changes
 
         return compute
+
+
+def _is_own(mail: str, caller: Caller) -> bool:
+    """Whether it is that of the sign-in, or has the person's name before the sign; a name that is an address is the whole of it."""
+    name = caller.name.lower()
+    local = mail.lower().partition("@")[0]
+    return mail.lower() in (name, caller.mail.lower()) or local == name
 
 
 def _refusal(said: OwnAddress, settings: NotificationSettings) -> Invalid | Forbidden | None:
@@ -62,9 +84,9 @@ def _refusal(said: OwnAddress, settings: NotificationSettings) -> Invalid | Forb
             return Invalid("is no mail address", field="$.mail", remedy="write for example ada@example.org")
         if settings.smtp is None:
             return Forbidden("this dispatcher sends no mail", field="$.mail", remedy="name a webhook")
-        if match[1] not in settings.own_mail_domains:
+        if match[2] not in settings.own_mail_domains:
             return Forbidden(
-                f"{match[1]} is not among the domains of people's own addresses",
+                f"{match[2]} is not among the domains of people's own addresses",
                 field="$.mail",
                 remedy=_allowed(settings.own_mail_domains, "notifications.own_mail_domains"),
             )

@@ -6,6 +6,7 @@ from federator.couriers import courier_to
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import FederatorError, Forbidden, Invalid
 from federator.mail import Mail
+from federator.model.identity import Caller, Role
 from federator.settings import NotificationSettings, PersonSettings, Settings, SmtpSettings
 from federator.store.memory import MemoryStore
 from federator.webhook import Webhook
@@ -45,10 +46,44 @@ async def test_what_somebody_says_counts_for_them_alone_and_over_a_restart() -> 
     assert (own.mail, own.webhook, own.format) == ("ada@lab.example.org", HOOK, "slack")
     assert again.core.notifications.addresses.of("bob") is None
     lines = [line.what for line in await again.core.views.ledger()]
-    assert "is told of jobs by mail and a webhook" in lines
+    assert "is told of jobs by mail to ada@lab.example.org and a webhook at hooks.slack.com" in lines
     assert not any("secret" in line for line in lines), "a webhook is a secret"
     await again.core.notifications.addresses.put(ADA, MyAddress())
     assert again.core.notifications.addresses.of("ada") is None
+
+
+async def test_what_is_said_again_writes_nothing(world: World) -> None:
+    addresses, said = world.core.notifications.addresses, MyAddress("ada@example.org", HOOK, "slack")
+    await addresses.put(ADA, said)
+    first, lines = world.core.records.addresses["ada"], len(await world.core.views.ledger())
+    world.clock.advance(60.0)
+    for _ in range(3):
+        await addresses.put(ADA, said)
+    assert world.core.records.addresses["ada"] is first
+    assert len(await world.core.views.ledger()) == lines
+    await addresses.put(ADA, MyAddress("ada@example.org", HOOK, "teams"))
+    assert len(await world.core.views.ledger()) == lines + 1
+
+
+async def test_mail_goes_to_ones_own_address_alone(world: World) -> None:
+    """Else anybody could have the dispatcher write to everybody there."""
+    addresses = world.core.notifications.addresses
+    signed_in = Caller("u1234", Role.USER, mail="Eve.Example@example.org")
+    named_by_mail = Caller("eve@example.org", Role.USER)
+    for caller, mail in (
+        (ADA, "Ada@example.org"),
+        (signed_in, "eve.example@example.org"),
+        (named_by_mail, "eve@example.org"),
+    ):
+        await addresses.put(caller, MyAddress(mail))
+    for caller, mail in (
+        (ADA, "ceo@example.org"),
+        (signed_in, "ceo@example.org"),
+        (named_by_mail, "eve@lab.example.org"),
+    ):
+        with pytest.raises(Forbidden, match="is not the address of") as refused:
+            await addresses.put(caller, MyAddress(mail))
+        assert refused.value.field == "$.mail"
 
 
 async def test_notify_is_taken_from_who_has_said_where(world: World) -> None:
