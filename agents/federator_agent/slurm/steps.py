@@ -19,7 +19,8 @@ from federator.kernel.errors import Unavailable
 from federator.model.jobs import Resources
 from federator.wire import tunnel
 from federator.wire.tunnel import END, STDERR, STDIN_ENDS, STDOUT, Exec, Forward
-from federator_agent.channels import ProcessChannel, nobody_listens, open_process
+from federator_agent.channels import nobody_listens, open_process
+from federator_agent.runtime import Channel
 from federator_agent.slurm.script import command_script
 
 NOBODY_LISTENS = 97
@@ -78,15 +79,15 @@ def name() -> str:
     return f"enter-{secrets.token_hex(8)}"
 
 
-def open_step(command: list[str], environment: Mapping[str, str], request: Exec | Forward) -> "StepChannel":
+def open_step(command: list[str], environment: Mapping[str, str], request: Exec | Forward) -> Channel:
     """Start it. Raises `OSError`."""
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
         raise OSError(f"{command[0]} cannot be found; install Slurm's client commands on this host")
     start = partial(_start, program, command, environment)
     if isinstance(request, Exec):
-        return StepChannel(open_process(start, tty=request.tty, size=request.size))
-    return StepChannel(open_process(start, tty=False, size=tunnel.Size()))
+        return StepChannel(open_process(start, tty=request.tty, size=request.size), tty=request.tty)
+    return open_process(start, tty=False, size=tunnel.Size())
 
 
 def _start(
@@ -106,8 +107,10 @@ def _start(
 class StepChannel:
     """The command of a step, without srun's own words on how it ended."""
 
-    def __init__(self, process: ProcessChannel) -> None:
+    def __init__(self, process: Channel, *, tty: bool) -> None:
+        """With a terminal what srun says comes with the output; else it never touches standard output."""
         self._process = process
+        self._said_on = STDOUT if tty else STDERR
         self._aborted = False
 
     async def receive(self) -> bytes | None:
@@ -115,7 +118,7 @@ class StepChannel:
         while (frame := await self._process.receive()) is not None:
             if frame[0] == END and self._aborted and tunnel.read_end(frame).exit_code == 0:
                 return tunnel.end_frame(tunnel.End(exit_code=KILLED))
-            if frame[0] not in (STDOUT, STDERR) or b"srun: " not in frame:
+            if frame[0] != self._said_on or b"srun: " not in frame:
                 return frame
             self._aborted = self._aborted or _ABORTED in frame
             if len(said := _SAID_OF_TASKS.sub(b"", frame)) > 1:
@@ -134,12 +137,12 @@ class StepChannel:
 class RelayChannel:
     """A connection that a step has made on its node."""
 
-    def __init__(self, step: StepChannel, rest: bytes) -> None:
+    def __init__(self, step: Channel, rest: bytes) -> None:
         self._step = step
         self._rest = rest
 
     @classmethod
-    async def made(cls, step: StepChannel, port: int) -> "RelayChannel":
+    async def made(cls, step: Channel, port: int) -> "RelayChannel":
         """It, once it stands. Raises `Conflict` when nobody listens there, `Unavailable` when Slurm starts no step."""
         try:
             return cls(step, await _after_the_first_line(step, port))
@@ -169,7 +172,7 @@ class RelayChannel:
         self._step.close()
 
 
-async def _after_the_first_line(step: StepChannel, port: int) -> bytes:
+async def _after_the_first_line(step: Channel, port: int) -> bytes:
     """The relay begins with an empty line; what came with it."""
     said = b""
     while (frame := await step.receive()) is not None:
