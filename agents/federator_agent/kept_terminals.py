@@ -65,8 +65,12 @@ class KeptTerminals:
             )
         view = kept.view()
         # A program draws its screen anew when the size changes.
-        for each in (Size(size.width, max(size.height - 1, 1)), size):
-            await kept.channel.send(tunnel.resize_frame(each))
+        try:
+            for each in (Size(size.width, max(size.height - 1, 1)), size):
+                await kept.channel.send(tunnel.resize_frame(each))
+        except BaseException:
+            view.close()
+            raise
         return view
 
 

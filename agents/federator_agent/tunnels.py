@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 from aiohttp import WSMsgType
 
-from federator.kernel.errors import FederatorError
+from federator.kernel.errors import FederatorError, Unavailable
 from federator.model.jobs import JobSpec
 from federator.wire import tunnel
 from federator.wire.link import Dial
@@ -24,6 +24,8 @@ from federator_agent.runtime import Channel, Runtime, Surroundings
 
 MOST = 256
 """Tunnels at once."""
+ENTER_S = 60.0
+"""Real seconds that a runtime may take to enter a job, beyond its own patience with what it asks."""
 LOOK_S = 1.0
 LINGER_S = 5.0
 """Real seconds after a rank's end for which its tunnels may say how they ended."""
@@ -68,18 +70,20 @@ class Tunnels:
 
     async def _serve(self, dial: Dial, socket: aiohttp.ClientWebSocketResponse) -> None:
         try:
-            channel = await self._enter(dial)
+            await _couple(socket, self._entered(dial), self.until_over(dial))
         except FederatorError as error:
             await socket.send_bytes(tunnel.end_frame(tunnel.End(error=error.describe())))
-            return
         except (OSError, ValueError) as error:
             said = f"the job cannot be entered: {getattr(error, 'strerror', None) or error}"
             await socket.send_bytes(tunnel.end_frame(tunnel.End(error=said)))
-            return
+
+    async def _entered(self, dial: Dial) -> Channel:
         try:
-            await _couple(socket, channel, self.until_over(dial))
-        finally:
-            channel.close()
+            async with asyncio.timeout(ENTER_S):
+                return await self._enter(dial)
+        except TimeoutError:
+            said = f"the job could not be entered within {ENTER_S:g} s"
+            raise Unavailable(said, remedy="try again, or look whether it hangs or is suspended") from None
 
     async def until_over(self, dial: Dial) -> None:
         """Until some time after the rank's end, for what has not ended with it: a cluster may end it only with the whole job."""
@@ -102,17 +106,24 @@ class Tunnels:
 
 
 async def _couple(
-    socket: aiohttp.ClientWebSocketResponse, channel: Channel, over: Coroutine[Any, Any, None]
+    socket: aiohttp.ClientWebSocketResponse,
+    entered: Coroutine[Any, Any, Channel],
+    over: Coroutine[Any, Any, None],
 ) -> None:
-    """Until the job's side has ended, or the other has gone, or it is over."""
-    each_way = (_outwards(channel, socket), _inwards(socket, channel), _until_gone(socket), over)
+    """Enter the job, and pass frames until its side has ended, or the other has gone, or it is over. Raises what keeps it from being entered."""
+    entering = asyncio.ensure_future(entered)
+    each_way = (_outwards(entering, socket), _inwards(socket, entering), _until_gone(socket), over)
     tasks = [asyncio.ensure_future(each) for each in each_way]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
+        for task in (entering, *tasks):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(entering, *tasks, return_exceptions=True)
+        if not entering.cancelled() and entering.exception() is None:
+            entering.result().close()
+    if not entering.cancelled():
+        entering.result()
 
 
 async def _until_gone(socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -123,15 +134,16 @@ async def _until_gone(socket: aiohttp.ClientWebSocketResponse) -> None:
             await socket.pong()
 
 
-async def _outwards(channel: Channel, socket: aiohttp.ClientWebSocketResponse) -> None:
+async def _outwards(entering: asyncio.Future[Channel], socket: aiohttp.ClientWebSocketResponse) -> None:
+    channel = await entering
     with contextlib.suppress(ConnectionError):
         while (frame := await channel.receive()) is not None:
             await socket.send_bytes(frame)
 
 
-async def _inwards(socket: aiohttp.ClientWebSocketResponse, channel: Channel) -> None:
+async def _inwards(socket: aiohttp.ClientWebSocketResponse, entering: asyncio.Future[Channel]) -> None:
     with contextlib.suppress(TimeoutError):
         while (message := await socket.receive()).type is WSMsgType.BINARY:
             frame: bytes = message.data
             if frame:
-                await channel.send(frame)
+                await (await entering).send(frame)

@@ -7,6 +7,7 @@ class Told:
     """Says these frames, and then that it is over, or nothing more."""
 
     def __init__(self, *frames: bytes, goes_on: bool = False) -> None:
+        self.heard: asyncio.Queue[bytes] = asyncio.Queue()
         self._frames = list(frames)
         self._goes_on = goes_on
         self.closed = False
@@ -18,7 +19,8 @@ class Told:
         return self._frames.pop(0) if self._frames else None
 
     async def send(self, frame: bytes) -> None:
-        """To nobody."""
+        """Noted."""
+        self.heard.put_nowait(frame)
 
     def close(self) -> None:
         """Noted."""

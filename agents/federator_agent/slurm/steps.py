@@ -5,6 +5,7 @@ so the nodes need not be reached from anywhere else. Without a terminal what the
 that have no end yet, unless standard output is a terminal to it.
 """
 
+import asyncio
 import math
 import os
 import re
@@ -19,7 +20,7 @@ from federator.kernel.errors import Unavailable
 from federator.model.jobs import Resources
 from federator.wire import tunnel
 from federator.wire.tunnel import END, STDERR, STDIN_ENDS, STDOUT, Exec, Forward
-from federator_agent.channels import nobody_listens, open_process
+from federator_agent.channels import BEGIN_S, nobody_listens, open_process
 from federator_agent.runtime import Channel
 from federator_agent.slurm.script import command_script
 
@@ -145,7 +146,14 @@ class RelayChannel:
     async def made(cls, step: Channel, port: int) -> "RelayChannel":
         """It, once it stands. Raises `Conflict` when nobody listens there, `Unavailable` when Slurm starts no step."""
         try:
-            return cls(step, await _after_the_first_line(step, port))
+            async with asyncio.timeout(BEGIN_S):
+                return cls(step, await _after_the_first_line(step, port))
+        except TimeoutError:
+            step.close()
+            raise Unavailable(
+                f"Slurm has connected nothing to port {port} of the job within {BEGIN_S:g} s",
+                remedy="try again; a job that is suspended cannot be reached",
+            ) from None
         except BaseException:
             step.close()
             raise

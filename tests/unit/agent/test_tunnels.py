@@ -4,22 +4,26 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import aiohttp
 import pytest
-from aiohttp import web
+from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from federator.wire import tunnel
 from federator.wire.link import Dial
 from federator.wire.tunnel import DATA_BYTES, STDIN, Forward, Size
 from federator_agent import tunnels
-from federator_agent.channels import PortChannel, open_process
+from federator_agent.channels import PortChannel, nobody_listens, open_process
+from federator_agent.runtime import Channel
 from federator_agent.tunnels import _couple
+from tests.support.channels import Told
 from tests.support.waiting import PATIENCE_S
 
 
@@ -37,6 +41,120 @@ class Stuck:
 
     def close(self) -> None:
         """Nothing is there."""
+
+
+async def at_once(channel: Channel) -> Channel:
+    """A job that is entered without waiting."""
+    return channel
+
+
+async def never() -> NoReturn:
+    """What does not come."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+class Dialled:
+    """An agent's tunnels into one job, with the dispatcher's end of each."""
+
+    def __init__(
+        self, enter: Callable[[], Awaitable[Channel]], http: aiohttp.ClientSession, url: URL
+    ) -> None:
+        self.over = False
+        running = cast("Any", SimpleNamespace())
+        runtime = cast("Any", SimpleNamespace(enter=lambda *_: enter()))
+        self._http, self._url = http, url
+        around = cast("Any", SimpleNamespace(tasks=self, bulk=self))
+        self._tunnels = tunnels.Tunnels(around, runtime, lambda *_: (running, running), lambda *_: self.over)
+        self.holding: asyncio.Future[None] | None = None
+
+    def open(self) -> None:
+        """Have the agent dial."""
+        self._tunnels.open(Dial("t", "plc", 0, Forward(1)))
+
+    def tunnel(self, _: str) -> Any:
+        """As the agent dials it."""
+        return self._http.ws_connect(self._url)
+
+    def spawn(self, task: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """The one task."""
+        self.holding = asyncio.ensure_future(task)
+        return self.holding
+
+
+@asynccontextmanager
+async def dialled(
+    enter: Callable[[], Awaitable[Channel]],
+) -> AsyncIterator[tuple[Dialled, web.WebSocketResponse]]:
+    """One tunnel, and its end at the dispatcher."""
+    met: asyncio.Queue[web.WebSocketResponse] = asyncio.Queue()
+    left = asyncio.Event()
+
+    async def meet(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        met.put_nowait(socket)
+        await left.wait()
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/", meet)
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
+        made = Dialled(enter, http, server.make_url("/"))
+        made.open()
+        yield made, await met.get()
+        left.set()
+        assert made.holding is not None
+        await asyncio.wait_for(made.holding, PATIENCE_S)
+
+
+async def test_one_that_is_being_opened_ends_when_its_other_side_has_gone() -> None:
+    async with dialled(never) as (made, dispatcher):
+        await dispatcher.close()
+        assert made.holding is not None
+        await asyncio.wait_for(made.holding, PATIENCE_S)
+
+
+async def test_one_that_is_being_opened_ends_with_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnels, "LOOK_S", 0.01)
+    monkeypatch.setattr(tunnels, "LINGER_S", 0.01)
+    async with dialled(never) as (made, dispatcher):
+        made.over = True
+        assert (await dispatcher.receive(timeout=PATIENCE_S)).type is WSMsgType.CLOSE
+
+
+async def test_a_job_that_cannot_be_entered_in_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnels, "ENTER_S", 0.05)
+    async with dialled(never) as (_, dispatcher):
+        frame = await dispatcher.receive_bytes(timeout=PATIENCE_S)
+        assert "could not be entered within 0.05 s" in tunnel.read_end(frame).error
+        assert (await dispatcher.receive(timeout=PATIENCE_S)).type is WSMsgType.CLOSE
+
+
+async def test_a_job_that_refuses_is_told_of_in_its_own_words() -> None:
+    async def refuse() -> Channel:
+        raise nobody_listens(80)
+
+    async with dialled(refuse) as (_, dispatcher):
+        frame = await dispatcher.receive_bytes(timeout=PATIENCE_S)
+        assert tunnel.read_end(frame).error == nobody_listens(80).describe()
+        assert (await dispatcher.receive(timeout=PATIENCE_S)).type is WSMsgType.CLOSE
+
+
+async def test_what_is_said_before_the_job_is_entered_comes_there() -> None:
+    channel = Told(goes_on=True)
+    begin = asyncio.Event()
+
+    async def enter() -> Channel:
+        await begin.wait()
+        return channel
+
+    async with dialled(enter) as (_, dispatcher):
+        await dispatcher.send_bytes(bytes((STDIN,)) + b"early")
+        begin.set()
+        assert await asyncio.wait_for(channel.heard.get(), PATIENCE_S) == bytes((STDIN,)) + b"early"
+        await dispatcher.close()
+    assert channel.closed
 
 
 async def test_one_ends_when_its_other_side_is_gone_though_nobody_reads_from_it(
@@ -62,7 +180,7 @@ async def test_one_ends_when_its_other_side_is_gone_though_nobody_reads_from_it(
         aiohttp.ClientSession() as http,
         http.ws_connect(server.make_url("/")) as socket,
     ):
-        await asyncio.wait_for(_couple(socket, Stuck(), Stuck().send(b"")), PATIENCE_S)
+        await asyncio.wait_for(_couple(socket, at_once(Stuck()), never()), PATIENCE_S)
 
 
 async def test_a_connection_is_hung_up_on_though_its_port_does_not_read() -> None:

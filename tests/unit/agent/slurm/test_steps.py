@@ -2,8 +2,10 @@
 
 import pytest
 
+from federator.kernel.errors import Unavailable
 from federator.wire import tunnel
 from federator.wire.tunnel import STDERR, STDOUT, End
+from federator_agent.slurm import steps
 from federator_agent.slurm.steps import KILLED, RelayChannel, StepChannel
 from tests.support.channels import Told
 
@@ -49,3 +51,12 @@ async def test_a_log_of_srun_that_a_command_shows_is_whole() -> None:
 async def test_a_connection_passes_every_byte() -> None:
     relay = await RelayChannel.made(Told(out(b"\n" + OF_SRUN), out(ABORTED + OF_SRUN)), 80)
     assert await received(relay) == [out(OF_SRUN), out(ABORTED + OF_SRUN)]
+
+
+async def test_a_connection_that_srun_does_not_make_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks again and again, for as long as the job is suspended."""
+    monkeypatch.setattr(steps, "BEGIN_S", 0.05)
+    step = Told(err(b"srun: Job step creation temporarily disabled, retrying\n"), goes_on=True)
+    with pytest.raises(Unavailable, match=r"within 0\.05 s"):
+        await RelayChannel.made(step, 80)
+    assert step.closed
