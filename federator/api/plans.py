@@ -29,15 +29,15 @@ class PlanQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 async def show(call: Call) -> PlanPage:
     """What the newest decision foresees."""
-    return _page(call, await call.core.timetables.newest())
+    return await _page(call, await call.core.timetables.newest())
 
 
 async def show_recorded(call: Call) -> PlanPage:
     """What a recorded decision foresaw, and what had ended before it."""
-    return _page(call, await call.core.timetables.recorded(call.path("id")))
+    return await _page(call, await call.core.timetables.recorded(call.path("id")))
 
 
-def _page(call: Call, found: Timetable) -> PlanPage:
+async def _page(call: Call, found: Timetable) -> PlanPage:
     query, at = call.query(PlanQuery), found.taken_at or call.core.clock.now()
     since_at, until_at = query.since or at - BEFORE_S, query.until or at + AFTER_S
     if not 0 <= since_at < until_at:
@@ -52,4 +52,4 @@ def _page(call: Call, found: Timetable) -> PlanPage:
         owner=query.owner,
         collapse=query.collapse,
     )
-    return call.core.timetables.page(found, wanted, call.sight, after=query.after, limit=query.limit)
+    return await call.core.timetables.page(found, wanted, call.sight, after=query.after, limit=query.limit)

@@ -107,7 +107,7 @@ ROUTES = (
     Route("GET", "/v1/offers", fleet.offers, PERSON, "List what could be rented", answer=list[http.OfferRow]),
     Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
     Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
-    Route("GET", "/v1/plan", plans.show, PERSON, "What runs where and when, as the newest decision foresees it", query=plans.PlanQuery, answer=PlanPage, cost=PLAIN),
+    Route("GET", "/v1/plan", plans.show, PERSON, "What runs where and when, as the newest decision foresees it", query=plans.PlanQuery, answer=PlanPage, cost=HEAVY),
     Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", query=fleet.OverviewQuery, answer=http.Overview),
     Route("GET", "/v1/waiting", fleet.waiting, PERSON, "Why jobs wait, added up by reason, and what is kept for whom", answer=waiting.WaitingNow, cost=PLAIN),
     Route("GET", "/v1/alerts", fleet.alerts, PERSON, "List alerts, newest first", answer=list[waiting.AlertRow]),

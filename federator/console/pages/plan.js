@@ -61,7 +61,7 @@ class PlanPage {
     this.parts = [h("h1", null, title), this.#tools(), this.#replay(), this.problem, this.summary, this.gantt.element, this.table.element, legend()];
     const site = context.query.get("site") ?? "";
     void this.#sites(site);
-    this.fresh = keepFresh(() => this.#load(), { everyS: 5, onError: (error) => error.code !== "unreachable" && show(this.problem, problemBox(error)) });
+    this.fresh = keepFresh(() => this.#load(), { everyS: 5, stream: "", onError: (error) => error.code !== "unreachable" && show(this.problem, problemBox(error)) });
     const span = RANGES[1];
     this.gantt.reset(span[1], span[2]);
   }

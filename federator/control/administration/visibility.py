@@ -50,6 +50,11 @@ class Sight:
         self._caller = caller
         self._known: dict[tuple[str, str], bool] = {}
 
+    @property
+    def key(self) -> object:
+        """Equal for two who are shown the same jobs."""
+        return None if self.everything else (self._caller, self._authority)
+
     def standing(self, owner: str, queue: str, team: str) -> bool:
         """Whether they stand in a relation to what that person has there under that team, wherever it is placed."""
         if self.everything or owner == self._caller.name:

@@ -1,14 +1,18 @@
 """The plan for people: what the newest decision foresees, or what a recorded one did, with what had ended before it.
 
-A timetable is made once for a decision, in a thread, when somebody first asks; the page that a caller is shown is cut from it. No turn does anything for it.
+A timetable is made once for a decision when somebody first asks, and the page that a caller is shown is cut from it: both in a thread, and one at a time.
+No turn does anything for it.
 """
 
 import asyncio
 import math
+import secrets
 from bisect import bisect_right, insort
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,6 +33,8 @@ MOST_ENDED = 100_000
 """Attempts that have ended and can be drawn: the newest."""
 KEPT = 4
 """Timetables of recorded decisions that are kept at hand."""
+CUTS = 4
+"""Answers of several pages whose other pages are kept at hand."""
 TOGETHER_S = 60.0
 """Tasks of an array that start, and end, within the same minute are one bar where that is asked for."""
 NOTHING_YET = Timetable(decision="", taken_at=0.0, winner="")
@@ -58,12 +64,22 @@ class PlanFilter:
         )
 
 
+class _Cut(NamedTuple):
+    """What somebody is shown of a plan, in order."""
+
+    lanes: tuple[Lane, ...]
+    bars: list[Bar]
+
+
 class Timetables:
     """Makes timetables when they are asked for, and cuts pages from them."""
 
     def __init__(self, records: Records, turn: Turn, decisions: DecisionLog) -> None:
         self._records, self._turn, self._decisions = records, turn, decisions
         self._making = asyncio.Lock()
+        self._cutting = asyncio.Lock()
+        self._cuts: OrderedDict[object, _Cut] = OrderedDict()
+        self._secret = secrets.token_bytes(16)
         self._newest: tuple[object, Timetable] = (None, NOTHING_YET)
         self._recorded: OrderedDict[str, Timetable] = OrderedDict()
         self._ended: list[tuple[float, str]] | None = None
@@ -75,8 +91,7 @@ class Timetables:
             last = self._turn.last
             if last is not None and self._newest[0] is not last:
                 self._newest = (last, await asyncio.to_thread(timetable, *last))
-        found = self._newest[1]
-        return replace(found, bars=tuple(filter(None, map(self._as_it_stands, found.bars))))
+            return await asyncio.to_thread(self._as_all_stands, self._newest[1])
 
     async def recorded(self, decision: str) -> Timetable:
         """What a recorded decision foresaw. Raises `NotFound`, `Damaged`."""
@@ -89,26 +104,23 @@ class Timetables:
                 self._recorded.popitem(last=False)
             return self._recorded[decision]
 
-    def page(
+    async def page(
         self, found: Timetable, wanted: PlanFilter, sight: Sight, *, after: str | None, limit: int
     ) -> PlanPage:
         """A page of it, as far as the caller may see. Raises `Invalid` where the bar after which the page begins is gone."""
-        lanes = {lane.key: lane for lane in found.lanes}
-        there = {bar.id for bar in found.bars}
-        ended = self._history(lanes, wanted.since_at, found.taken_at or math.inf, there)
-        bars = [
-            bar
-            for number, each in enumerate((*found.bars, *ended))
-            if wanted.takes(bar := self._shown(each, sight, number), lanes.get(bar.lane))
-        ]
-        bars = sorted(self._together(bars) if wanted.collapse else bars, key=_order)
-        start = _first_after(bars, after)
-        end = start + limit
-        while 0 < end < len(bars) and bars[end].id == bars[end - 1].id:  # a gang on several lanes is not cut
-            end += 1
-        page = bars[start:end]
         newest = found is not self._recorded.get(found.decision)
         waiting = self._records.index.counts().get(JobStatus.PENDING, 0) if newest else 0
+        async with self._cutting:
+            key = (found.decision, newest, wanted, sight.key)
+            cut = self._cuts.pop(key, None)
+            if cut is None or after is None or all(bar.id != after for bar in cut.bars):
+                ended = self._ended_within(wanted.since_at, found.taken_at or math.inf)
+                cut = await asyncio.to_thread(self._cut, found, wanted, sight, ended)
+            page, more = await asyncio.to_thread(self._page_of, cut.bars, found.taken_at, after, limit)
+            if more:
+                self._cuts[key] = cut
+                while len(self._cuts) > CUTS:
+                    self._cuts.popitem(last=False)
         looked_at = found.unplanned + sum(bar.state in WAITS for bar in found.bars)
         return PlanPage(
             decision=found.decision,
@@ -117,21 +129,50 @@ class Timetables:
             winner=found.winner,
             since_at=wanted.since_at,
             until_at=wanted.until_at,
-            lanes=tuple(lane for lane in lanes.values() if wanted.site in ("", lane.site)),
-            bars=tuple(self._told(bar, found.taken_at) for bar in page),
-            total=len(bars),
-            next_after=page[-1].id if end < len(bars) else None,
+            lanes=cut.lanes,
+            bars=page,
+            total=len(cut.bars),
+            next_after=page[-1].id if more else None,
             unplanned=found.unplanned,
             outside=max(0, waiting - looked_at),
         )
 
-    def _as_it_stands(self, bar: Bar) -> Bar | None:
+    def _cut(
+        self, found: Timetable, wanted: PlanFilter, sight: Sight, ended: list[tuple[float, str]]
+    ) -> _Cut:
+        lanes = {lane.key: lane for lane in found.lanes}
+        there = {bar.id for bar in found.bars}
+        history = list(self._history(lanes, ended, there))
+        bars = [
+            bar
+            for each in (*found.bars, *history)
+            if wanted.takes(bar := self._shown(each, sight), lanes.get(bar.lane))
+        ]
+        bars = sorted(self._together(bars) if wanted.collapse else bars, key=_order)
+        return _Cut(tuple(lane for lane in lanes.values() if wanted.site in ("", lane.site)), bars)
+
+    def _page_of(
+        self, bars: list[Bar], now: float, after: str | None, limit: int
+    ) -> tuple[tuple[Bar, ...], bool]:
+        """The bars of a page, and whether more come after it."""
+        start = _first_after(bars, after)
+        end = start + limit
+        while 0 < end < len(bars) and bars[end].id == bars[end - 1].id:  # a gang on several lanes is not cut
+            end += 1
+        return tuple(self._told(bar, now) for bar in bars[start:end]), end < len(bars)
+
+    def _as_all_stands(self, found: Timetable) -> Timetable:
+        """The newest decision by what has become of it since."""
+        bars = (self._as_it_stands(bar, found.decision) for bar in found.bars)
+        return replace(found, bars=tuple(filter(None, bars)))
+
+    def _as_it_stands(self, bar: Bar, decision: str) -> Bar | None:
         """A bar of the newest decision by what has become of it since; None: it is over, or does not wait any more."""
         placement = self._records.placements.get(bar.id)
         job = self._records.jobs.get(bar.job)
         if bar.state is BarState.STARTING and placement is None and job is not None:
             own = self._records.placements.get(job.placement or "")
-            placement = own if own is not None and own.decision == self._newest[1].decision else None
+            placement = own if own is not None and own.decision == decision else None
             bar = replace(bar, id=placement.id) if placement is not None else bar
         if placement is not None:
             if placement.ended:
@@ -144,14 +185,15 @@ class Timetables:
             return replace(bar, start_at=lease.requested_at)
         return bar
 
-    def _shown(self, bar: Bar, sight: Sight, number: int) -> Bar:
+    def _shown(self, bar: Bar, sight: Sight) -> Bar:
         """With what is on record of its job; of one that the caller is not shown, where and when alone."""
         if not bar.job:
             return bar
         job = self._records.jobs.get(bar.job)
         if not sight.named(bar.job):
+            told = blake2b(bar.id.encode(), key=self._secret, digest_size=12).hexdigest()
             return replace(
-                bar, id=f"hidden-{number}", job="", name=ANOTHERS, owner="", queue="",
+                bar, id=f"hidden-{told}", job="", name=ANOTHERS, owner="", queue="",
                 deadline_at=None, status="", because="",
             )  # fmt: skip
         return bar if job is None else _with_job(bar, job)
@@ -165,23 +207,21 @@ class Timetables:
 
     def _together(self, bars: Iterable[Bar]) -> Iterator[Bar]:
         """Tasks of an array that start and end together as one bar."""
-        groups: dict[object, list[Bar]] = {}
+        groups: dict[object, tuple[Job | None, list[Bar]]] = {}
         for bar in bars:
             job = self._records.jobs.get(bar.job)
             minutes = (bar.start_at // TOGETHER_S, bar.end_at // TOGETHER_S)
             alike = bar.id if job is None or job.array is None else (job.array, *minutes)
-            groups.setdefault((bar.lane, bar.state, bar.status, alike), []).append(bar)
-        for group in groups.values():
-            yield group[0] if len(group) == 1 else _as_one(group, self._records.jobs[group[0].job])
+            groups.setdefault((bar.lane, bar.state, bar.status, alike), (job, []))[1].append(bar)
+        for job, group in groups.values():
+            yield group[0] if len(group) == 1 or job is None else _as_one(group, job)
 
     def _history(
-        self, lanes: dict[str, Lane], since_at: float, until_at: float, there: set[str]
+        self, lanes: dict[str, Lane], ended: list[tuple[float, str]], there: set[str]
     ) -> Iterator[Bar]:
-        """What ended in that time, on its lane; a lane that is no more is added."""
+        """What ended then, on its lane; a lane that is no more is added."""
         at = {(lane.site, lane.pool, member): lane.key for lane in lanes.values() for member in lane.members}
-        ended = self._all_ended()
-        for number in range(bisect_right(ended, (since_at, "~")), bisect_right(ended, (until_at, "~"))):
-            ended_at, name = ended[number]
+        for ended_at, name in ended:
             placement = self._records.placements.get(name)
             if placement is None or placement.started_at is None or placement.ended_at != ended_at:
                 continue
@@ -196,13 +236,15 @@ class Timetables:
             job = self._records.jobs.get(placement.job)
             yield _ended_bar(placement, job, at[where])
 
-    def _all_ended(self) -> list[tuple[float, str]]:
+    def _ended_within(self, since_at: float, until_at: float) -> list[tuple[float, str]]:
+        """Which placements ended in that time, and when."""
         if self._ended is None:
             placements = self._records.placements.values()
             over = sorted((each.ended_at, each.id) for each in placements if each.ended_at is not None)
             self._ended = over[-MOST_ENDED:]
             self._records.subscribe(self._note)
-        return self._ended
+        begin, end = (bisect_right(self._ended, (at, "~")) for at in (since_at, until_at))
+        return self._ended[begin:end]
 
     def _note(self, changes: Changes) -> None:
         """Placements have changed in the store; of one that changes after its end, the last end counts."""

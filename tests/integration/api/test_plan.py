@@ -1,11 +1,14 @@
 """The plan over HTTP: what runs, what is to start, what has ended; for whom, how much of it, and as a past decision saw it."""
 
+import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from federator.control.administration.visibility import ANOTHERS
+from federator.control.queries import timetables
 from federator.control.queries.timetables import PlanFilter
 from federator.model.identity import Caller, Role
 from federator.model.timetable import Bar, BarState, Timetable
@@ -113,6 +116,51 @@ async def test_page_by_page_and_tasks_together(rig: Rig) -> None:
     assert gone.problem["field"] == "?after"
 
 
+async def test_a_plan_is_put_in_order_in_a_thread_and_once_for_all_its_pages(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered: list[bool] = []
+    order: Callable[[Bar], object] = timetables._order
+
+    def noted(bar: Bar) -> object:
+        try:
+            asyncio.get_running_loop()
+            ordered.append(False)
+        except RuntimeError:
+            ordered.append(True)
+        return order(bar)
+
+    monkeypatch.setattr(timetables, "_order", noted)
+    await rig.world.add_site("hall", nodes=2, gpus=4)
+    await rig.submit("ada", name="sweep", array="0-19", resources={"gpus": 1}, estimate="2h")
+    await rig.world.turn()
+    page = await plan(rig, limit=7)
+    for _ in range(2):
+        page = await plan(rig, limit=7, after=page["next_after"])
+    assert page["next_after"] is None
+    assert ordered == [True] * 20
+    assert (await plan(rig, "bob", limit=7))["total"] == 20
+    assert len(ordered) == 40
+
+
+async def test_pages_are_whole_where_jobs_are_hidden_and_one_of_them_ends(rig: Rig) -> None:
+    rig.world.core.visibility.by_team = True
+    site = await rig.world.add_site("hall", gpus=4)
+    runs = [
+        await rig.submit("ada", name=f"n{n}", resources={"gpus": 1}, estimate=f"{n + 1}h") for n in range(4)
+    ]
+    await rig.world.turn()
+    before = {bar["id"]: bar["end_at"] for bar in (await plan(rig, "bob"))["bars"]}
+    await site.finish(runs[0])
+    bars = (await plan(rig, "bob"))["bars"]
+    assert len(bars) == 4
+    assert {bar["id"] for bar in bars} == before.keys()
+    assert all(before[bar["id"]] == bar["end_at"] for bar in bars if bar["state"] != "ended")
+    placements = rig.world.core.records.placements
+    assert not any(name in bar["id"] for name in placements for bar in bars)
+    assert (await plan(rig, "bob", after=bars[1]["id"]))["bars"] == bars[2:]
+
+
 async def test_a_gang_on_several_lanes_is_on_one_page(rig: Rig) -> None:
     """Its bars have one id, by which the next page would begin anywhere among them."""
     lanes = {"plc-a": "x", "plc-b": "xy", "plc-c": "x"}
@@ -121,14 +169,12 @@ async def test_a_gang_on_several_lanes_is_on_one_page(rig: Rig) -> None:
         for name, its in lanes.items()
         for lane in its
     ]
-    found, timetables = (
-        Timetable(decision="dec-1", taken_at=2.0, winner="", bars=tuple(bars)),
-        rig.world.core.timetables,
-    )
+    found = Timetable(decision="dec-1", taken_at=2.0, winner="", bars=tuple(bars))
+    made = rig.world.core.timetables
     sight = rig.world.core.visibility.of(Caller("pat", Role.PLATFORM))
     pages, after = [], None
     for _ in range(9):
-        page = timetables.page(found, PlanFilter(since_at=0.0, until_at=9.0), sight, after=after, limit=2)
+        page = await made.page(found, PlanFilter(since_at=0.0, until_at=9.0), sight, after=after, limit=2)
         pages.append([bar.id for bar in page.bars])
         after = page.next_after
         if after is None:
