@@ -285,6 +285,8 @@ class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields
     """A job without a deadline should be finished so many seconds after it was submitted."""
     max_wait_s: float | None = None
     """Its jobs are to start within so many seconds of their submission; None: as in the queue above."""
+    max_idle_s: float | None = None
+    """Its jobs are cancelled once their GPUs have done nothing for so many seconds; None: as in the queue above."""
     max_duration_s: float | None = None
     """A job that does not say is ended after so many seconds."""
     max_priority: int = 100

@@ -26,7 +26,14 @@ from federator.model.rules import (
     Scope,
 )
 
-NEAREST = ("deadline_budget_s", "max_duration_s", "max_wait_s", "patience_s", "usage_half_life_s")
+NEAREST = (
+    "deadline_budget_s",
+    "max_duration_s",
+    "max_idle_s",
+    "max_wait_s",
+    "patience_s",
+    "usage_half_life_s",
+)
 """What a queue does not say of these, the nearest queue above says."""
 
 

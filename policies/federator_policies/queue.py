@@ -127,6 +127,8 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long its jobs may wait at most before they start, such as `10m`. Plans treat that as a deadline, worth what a met deadline is worth in the queue; each further such time is another."""
     max_duration: Duration | None = None
     """A job that does not say is ended after this."""
+    max_idle: Duration | None = None
+    """A job is cancelled once its GPUs have done nothing for this long, such as `2h`, where its site measures them. Left out, here and above: it is only told of."""
     patience: Patience | None = None
     """For how long after it was submitted a job that does not say may wait for a cheaper or better place while GPUs that fit it are free, such as `30m`. As in the queue above when it is not said; where nobody says it, not at all."""
     met_deadline_usd_per_gpu_hour: Usd | None = None
@@ -175,6 +177,7 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         max_duration_s=given.max_duration,
         patience_s=given.patience,
         max_wait_s=given.max_wait,
+        max_idle_s=given.max_idle,
         max_priority=given.max_priority,
         max_value_usd=given.max_value,
         allow_must=given.allow_must,

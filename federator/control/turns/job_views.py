@@ -65,7 +65,7 @@ class JobViews:
         self._records = records
         self._aside = aside
         self.history = history
-        self._authority = AuthorityInForce(records)
+        self.authority = AuthorityInForce(records)
         self._kept: dict[str, _Kept] = {}
         self._lasting: dict[tuple[str, str], float] = {}
         """By queue and name: how far a job that still runs is beyond its estimate, as ln(run / estimate)."""
@@ -96,7 +96,7 @@ class JobViews:
 
     def bounded(self, view: JobView, now: float) -> JobView:
         """With the deadline that the longest wait of its queue comes to."""
-        return bounded(view, self._authority.now.said(view.queue).max_wait_s, now)
+        return bounded(view, self.authority.now.said(view.queue).max_wait_s, now)
 
     def eligible(self, job: Job) -> bool:
         """Whether a plan may start it: it waits, is not set aside, all that it must follow has come to what it must, and not too many tasks of its array run."""
@@ -134,7 +134,7 @@ class JobViews:
 
     def imagined(self, job: Job, spec: JobSpec) -> JobView:
         """A job that is not on record yet."""
-        speeds, terms = self._speeds(job, spec), self._authority.now.said(job.queue)
+        speeds, terms = self._speeds(job, spec), self.authority.now.said(job.queue)
         view = view_of_job(
             job,
             spec,
@@ -156,7 +156,7 @@ class JobViews:
             repeats_s=_repeats_s(spec),
             approved_usd=job.approved_usd,
             may_rent=job.may_rent,
-            usable_queues=self._authority.now.usable_by_owner(job),
+            usable_queues=self.authority.now.usable_by_owner(job),
         )
 
     def _waits_since_at(self, job: Job) -> float | None:

@@ -87,6 +87,7 @@ class Observer:
     ) -> None:
         """`reconnect_s`: how long a site may be away, after a start of ours too, before home counts as what is left. `slack_s`: see `LeaseSettings`."""
         self._records, self._inventory, self._history = records, inventory, history
+        self.measurements = inventory.measurements
         self._clock = clock
         self._providers = providers
         self._reconnect_s = reconnect_s

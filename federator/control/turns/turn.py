@@ -27,6 +27,7 @@ from federator.control.turns.closings import close_places, next_stop_at
 from federator.control.turns.committer import Committed, Committer, fatal_by_subject
 from federator.control.turns.dependencies import settle_dependents
 from federator.control.turns.first_forecasts import note_first_forecasts
+from federator.control.turns.idle_work import end_idle_work
 from federator.control.turns.observation import Observer
 from federator.control.turns.set_aside import at_fault
 from federator.control.turns.triggers import Occasion
@@ -154,6 +155,8 @@ class Turn:
         began_s = asyncio.get_running_loop().time()
         await settle_dependents(self._records, self.event_writer)
         await close_places(self._records, self.event_writer)
+        measured, authority = self.observer.measurements, self.observer.jobs.authority.now
+        await end_idle_work(self._records, self.event_writer, measured, authority)
         self.observer.notice_silence()
         problem = await self.observe()
         started = await self._fast_path(problem)

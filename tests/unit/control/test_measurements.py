@@ -3,9 +3,11 @@
 import pytest
 
 from federator.model.events import AlertKind
+from federator.model.jobs import JobStatus, TerminalReason
 from federator.model.placements import Used
 from federator.wire.link import Sample
 from tests.support.dispatch import World, make_world
+from tests.unit.control.test_quotas import queue
 
 HALF = Used(
     sampled_s=100.0,
@@ -79,3 +81,30 @@ async def test_idle_gpus_are_told_once() -> None:
     assert not await world.core.alerts.look()
     events = await world.core.views.events(job, None)
     assert [event.text for event in events if event.kind == "idle-gpus"] == [alert.text]
+
+
+async def test_work_that_idles_ends_where_its_queue_says_so_and_nowhere_else() -> None:
+    world = await make_world()
+    await world.add_site("north", gpus=8)
+    await world.policies(
+        queue("strict", "{max_idle: 1h}") + queue("patient", "{max_idle: 3h}") + queue("free", "{}")
+    )
+    jobs = {
+        name: await world.submit(queue=name, resources={"gpus": 1}) for name in ("strict", "patient", "free")
+    }
+    busy = await world.submit(queue="strict", resources={"gpus": 1})
+    await world.turn()
+    await world.sites["north"].run_all()
+    for job, idle_s in ((busy, 0.0), *((each, 7200.0) for each in jobs.values())):
+        hear(world, job, Used(sampled_s=7200.0, gpus_sampled_s=7200.0, idle_s=idle_s))
+    await world.turn()
+    assert [world.job(each).status for each in (busy, jobs["patient"], jobs["free"])] == [
+        JobStatus.RUNNING
+    ] * 3
+    ended = world.job(jobs["strict"])
+    assert (ended.status, ended.outcome.reason if ended.outcome else None) == (
+        JobStatus.CANCELLED,
+        TerminalReason.CANCELLED,
+    )
+    assert ended.outcome is not None
+    assert ended.outcome.detail == "its GPUs did nothing for 2h; queue strict ends such work after 1h"

@@ -153,7 +153,7 @@ def test_a_queue_takes_budgets_from_above_and_keeps_its_own() -> None:
             doc(
                 "Queue",
                 "a",
-                "{deadline_budget: 1d, max_duration: 2d, max_wait: 10m, patience: 3h,"
+                "{deadline_budget: 1d, max_duration: 2d, max_idle: 2h, max_wait: 10m, patience: 3h,"
                 " interactive: true, allow_must: true, usage_weights: {H100: 2}}",
             ),
             doc("Queue", "b", "{path: a/b, max_duration: 1h, patience: 0s, usage_half_life: 7d}"),
@@ -163,6 +163,7 @@ def test_a_queue_takes_budgets_from_above_and_keeps_its_own() -> None:
     assert (found["a/b"].deadline_budget_s, found["a/b"].max_duration_s) == (86400.0, 3600.0)
     assert (found["a/b/x/c"].deadline_budget_s, found["a/b/x/c"].max_duration_s) == (86400.0, 3600.0)
     assert found["a/b/x/c"].usage_weights == {"H100": 2.0}
+    assert [found[q].max_idle_s for q in ("a", "a/b", "a/b/x/c", "default")] == [7200.0, 7200.0, 7200.0, None]
     assert [found[q].max_wait_s for q in ("a", "a/b", "a/b/x/c", "default")] == [600.0, 600.0, 600.0, None]
     assert [found[q].patience_s for q in ("a", "a/b", "a/b/x/c", "default")] == [10800.0, 0.0, 0.0, None]
     assert not found["a/b"].interactive

@@ -81,6 +81,7 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[PolicyRule, ...]]] = {
     "interactive": ({"interactive": True}, (QueueTerms(policy=P, queue="q", interactive=True),)),
     "deadline_budget": ({"deadline_budget": "1d"}, (QueueTerms(policy=P, queue="q", deadline_budget_s=86400.0),)),
     "max_duration": ({"max_duration": "4h"}, (QueueTerms(policy=P, queue="q", max_duration_s=14400.0),)),
+    "max_idle": ({"max_idle": "2h"}, (QueueTerms(policy=P, queue="q", max_idle_s=7200.0),)),
     "max_wait": ({"max_wait": "10m"}, (QueueTerms(policy=P, queue="q", max_wait_s=600.0),)),
     "patience": ({"patience": "30m"}, (QueueTerms(policy=P, queue="q", patience_s=1800.0),)),
     "met_deadline_usd_per_gpu_hour": (

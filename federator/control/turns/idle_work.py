@@ -1,0 +1,37 @@
+"""Running jobs whose GPUs do nothing, in queues that say for how long they may (`max_idle`): they end, so that others have the GPUs.
+
+Seen by what sites have measured, and by nothing else: a site that measures nothing ends nothing, and after a restart of the dispatcher the time counts from what
+sites say anew. A job's owner is told before, where the settings say so (`alerts.idle_gpus_s`).
+"""
+
+from federator.control.administration.authority import Authority
+from federator.control.record.batches import write_each
+from federator.control.record.event_writer import EventWriter
+from federator.control.record.records import Changes, Records
+from federator.control.reports.measurements import Measurements
+from federator.kernel.quantities import format_duration
+from federator.model.jobs import TERMINAL, JobStatus, Outcome, TerminalReason
+
+ENDING = TERMINAL | {JobStatus.CANCELLING}
+
+
+async def end_idle_work(
+    records: Records, event_writer: EventWriter, measurements: Measurements, authority: Authority
+) -> None:
+    """Cancel what has been idle for longer than its queue allows; nothing is written when there is nothing."""
+    limits_s = [terms.max_idle_s for terms in authority.queues if terms.max_idle_s is not None]
+    if not limits_s:
+        return
+    idle_s = {placement.id: used.idle_s for placement, used in measurements.idle(min(limits_s))}
+
+    def end(changes: Changes, name: str) -> None:
+        placement = records.placements[name]
+        job = records.jobs[placement.job]
+        limit_s = authority.said(job.queue).max_idle_s
+        if limit_s is None or idle_s[name] < limit_s or job.status in ENDING or job.placement != name:
+            return
+        because = f"its GPUs did nothing for {format_duration(idle_s[name] // 60 * 60)}; queue {job.queue} ends such work after {format_duration(limit_s)}"
+        event_writer.job(changes, job, "cancel", because, outcome=Outcome(TerminalReason.CANCELLED, because))
+        event_writer.stop(changes, placement, because, sent=True)
+
+    await write_each(records, list(idle_s), end)
