@@ -99,7 +99,7 @@ class Alerts:
         if fresh:
             await self.write(fresh)
         for name in owed:
-            await self._tell(name, self._again(name))
+            await self._tell(name, alert_of(known[name]))
         for name, alert in fresh.items():
             for listener in self._listeners:
                 listener(alert)
@@ -153,11 +153,6 @@ class Alerts:
             status="",
             text=alert.text,
         )
-
-    def _again(self, name: str) -> Alert:
-        """One that was written down, and whose telling nobody remembers."""
-        flag = self._records.flags[name]
-        return Alert(kind=AlertKind(name.split("/")[1]), text=flag.who, at=flag.at)
 
     async def _tell(self, name: str, alert: Alert) -> None:
         """By webhook or mail, if there is any; what it does not take after its attempts is given up, and counted."""
@@ -339,11 +334,16 @@ class Alerts:
                 yield name, Alert(kind=AlertKind.LEDGER, text=text, at=now)
 
 
-def _row(flag: Flag) -> AlertRow:
+def alert_of(flag: Flag) -> Alert:
+    """What was written down, to be told again."""
     _, kind, about, *_ = flag.name.split("/")
-    return AlertRow(
-        kind=kind, text=flag.who, at=flag.at, job=about if kind in ABOUT_JOBS else "", told=not flag.on
-    )
+    job = about if kind in ABOUT_JOBS else ""
+    return Alert(kind=AlertKind(kind), text=flag.who, at=flag.at, job=job)
+
+
+def _row(flag: Flag) -> AlertRow:
+    alert = alert_of(flag)
+    return AlertRow(kind=alert.kind, text=alert.text, at=alert.at, job=alert.job, told=not flag.on)
 
 
 def _clock(at: float) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from federator.control.administration.own_addresses import OwnAddresses
+from federator.control.messages.alerts import MARK, alert_of
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
 from federator.kernel.errors import FederatorError
@@ -122,6 +123,10 @@ class Notifications:
         for job in list(self._records.jobs.values()):
             if job.notify and (job.finished_at is None or job.finished_at >= since):
                 self._note(job)
+        marks = tuple(f"{MARK}{kind}/" for kind in ALERTS)
+        for name, flag in list(self._records.flags.items()):
+            if name.startswith(marks) and flag.at >= since:
+                self.note_alert(alert_of(flag))
         try:
             while True:
                 self._stirred.clear()

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from federator.control.messages import notifications
+from federator.control.messages.alerts import MARK
 from federator.control.submission.reruns import request_again
 from federator.kernel.errors import Invalid, Unavailable
 from federator.model.events import Alert, AlertKind
@@ -178,6 +179,19 @@ async def test_a_deadline_at_risk(world: World, post: Post) -> None:
         made.note_alert(Alert(kind=AlertKind.LEASE, text="x", at=1.0, job=loud))
         await until(lambda: world.job(loud).notified == (Notify.AT_RISK,))
     assert [message.text for message in post.messages] == [f"{loud} is late"]
+
+
+async def test_after_a_restart_an_alert_that_was_not_told_is(world: World, make: Make, post: Post) -> None:
+    store = cast("MemoryStore", world.core.records.store)
+    quiet, loud = [await world.submit(notify=[event]) for event in ("end", "idle-gpus")]
+    for job in (quiet, loud):
+        alert = Alert(kind=AlertKind.IDLE, text=f"{job} does nothing", at=world.clock.now(), job=job)
+        await world.core.alerts.write({f"{MARK}{AlertKind.IDLE}/{job}/pl-1": alert})
+    for _ in range(2):
+        again = await make(store)
+        async with told(again):
+            await until(partial(_is_told, again, loud))
+    assert [message.text for message in post.messages] == [f"{loud} does nothing"]
 
 
 async def test_who_cannot_be_reached_hears_it_at_the_submission(world: World) -> None:
