@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from federator.cli.phrases import instant, moment_at, plain, usd
 from federator.cli.session import Connection, ask
 from federator.kernel.errors import Conflict, Invalid
-from federator.kernel.quantities import cents_up, format_instant
+from federator.kernel.quantities import cents_up, format_instant, parse_usd
 from federator.model.plans import PricePoint
 
 if TYPE_CHECKING:
@@ -44,12 +45,11 @@ def with_terms(
         raise Conflict(
             f"it is not done by {instant(by_at)} at any price", field="--by", remedy=_instead(points)
         )
-    point = min(in_time, key=lambda each: each.cost_usd)
+    point = _limited(min(in_time, key=lambda each: each.cost_usd), document)
     later = min((each for each in points if each.finish_at > by_at), key=lambda e: e.cost_usd, default=None)
-    terms: dict[str, object] = {"max_cost": f"{cents_up(point.at_most_usd):.2f} USD"}
-    if point.at_most_usd > FREE_USD:
-        terms["value"] = terms["max_cost"]
-    agreed = {**terms, **asked}
+    most = f"{cents_up(point.at_most_usd):.2f} USD"
+    worth = {"value": most} if point.at_most_usd > FREE_USD else {}
+    agreed = {**worth, **asked, "max_cost": most}
     planned = _preview(agreed, connection)
     finish_at = planned.explanation.expected_finish_at
     if finish_at is None or finish_at > by_at:
@@ -58,6 +58,14 @@ def with_terms(
     told = f"done by {instant(finish_at)}: {_price(point)}" + (f"; {_told(later)}" if later else "")
     print(told, file=sys.stderr, flush=True)
     return agreed if yes or point.at_most_usd <= FREE_USD or _agreed() else None
+
+
+def _limited(point: PricePoint, document: Mapping[str, object]) -> PricePoint:
+    """The price at which it is submitted: never over a `max_cost` that the job has already."""
+    own = document.get("max_cost")
+    if own is None:
+        return point
+    return replace(point, at_most_usd=min(point.at_most_usd, parse_usd(str(own))))
 
 
 def _preview(document: Mapping[str, object], connection: Connection) -> "Preview":

@@ -79,6 +79,18 @@ def test_the_price_is_told_and_submitted_once_agreed_to(
     assert (sent["max_cost"], sent["value"]) == ("9.40 USD", "9.40 USD")
 
 
+@pytest.mark.parametrize(("own", "most"), [("500 USD", "9.40 USD"), ("7 USD", "7.00 USD"), ("8", "8.00 USD")])
+def test_the_price_that_is_told_is_the_limit_that_is_sent(
+    federator: Command, fake: FakeDispatcher, job_yaml: str, own: str, most: str
+) -> None:
+    with Path(job_yaml).open("a") as file:
+        file.write(f"max_cost: {own}\nvalue: 500 USD\n")
+    ran = federator("submit", job_yaml, "--by", "2h", "--yes")
+    assert f"6.10 USD (at most {most}); by " in ran.err
+    sent = json.loads(fake.of("POST /v1/jobs")[0].body)
+    assert (sent["max_cost"], sent["value"]) == (most, "500 USD")
+
+
 def test_what_is_free_by_then_is_submitted_without_a_question(
     federator: Command, fake: FakeDispatcher, job_yaml: str
 ) -> None:
