@@ -36,9 +36,9 @@ exit "$code"
 """What the job runs. It reads the code from whoever has opened the pipe; should that one be killed, the pipe ends."""
 INSIDE = f"""{_FIFO}n=0; until [ -p "$f" ]; do n=$((n + 1)); [ $n -lt 100 ] || exit 125; sleep 0.1; done
 trap : HUP INT QUIT TERM; exec 3>"$f"; echo begun >&3
-"$@" 3>&-; code=$?; echo $code >&3; exit $code
+[ ! -t 1 ] || printf '\\r'; "$@" 3>&-; code=$?; echo $code >&3; exit $code
 """
-"""What is run inside of it, before the command. It lives on to tell how the command ended."""
+"""What is run inside of it, before the command. A terminal says by a first byte, which shows nothing, that it is there. It lives on to tell how the command ended."""
 
 
 def document_of(document: dict[str, object]) -> dict[str, object]:
@@ -59,7 +59,7 @@ async def run_attached(
     client: "AsyncClient", job: str, command: tuple[str, ...], *, tty: bool, say: Callable[[str], None]
 ) -> int:
     """Wait until the job runs, run the command inside with what is given here, and answer the job's exit code. Whatever goes wrong, the job is cancelled, unless its terminal goes on."""
-    entered = False
+    begun = asyncio.Event()
     try:
         async for event in client.events(job):
             if event.text:
@@ -74,11 +74,10 @@ async def run_attached(
             keep=tty,
         )
         if (await client.job(job)).job.status is JobStatus.RUNNING:
-            entered = True
-            await run_inside(client, job, request)
+            await run_inside(client, job, request, begun=begun)
         ended = (await client.wait(job)).job
     except (FederatorError, asyncio.CancelledError) as error:
-        if tty and entered and isinstance(error, Unavailable):
+        if tty and begun.is_set() and isinstance(error, Unavailable):
             say(f"federator attach {job} comes back to it, federator cancel {job} ends it")
             raise
         await client.cancel(job)

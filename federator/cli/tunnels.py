@@ -76,8 +76,9 @@ async def run_inside(
     *,
     rank: int = 0,
     stdin: bool = True,
+    begun: asyncio.Event | None = None,
 ) -> int:
-    """Run a command in a job with this process's input and output; its exit code. Raises the error that kept it from running."""
+    """Run a command in a job with this process's input and output; its exit code. `begun` is set when it first writes something. Raises the error that kept it from running."""
     from federator.cli import terminal
 
     async with client.tunnel(job, request, rank=rank) as inside, contextlib.AsyncExitStack() as stack:
@@ -92,7 +93,7 @@ async def run_inside(
             sizes: list[asyncio.Future[None]] = []
             stack.enter_context(terminal.raw(resized))
         typing = asyncio.ensure_future(_type(inside, left, tty=tty) if stdin else inside.close_input())
-        showing = asyncio.ensure_future(_show(inside))
+        showing = asyncio.ensure_future(_show(inside, begun or asyncio.Event()))
         leaving = asyncio.ensure_future(left.wait())
         try:
             await asyncio.wait((showing, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -118,11 +119,12 @@ async def _type(inside: "Tunnel", left: asyncio.Event, *, tty: bool) -> None:
     await inside.close_input()
 
 
-async def _show(inside: "Tunnel") -> int:
+async def _show(inside: "Tunnel", begun: asyncio.Event) -> int:
     """Pass output on; the exit code."""
     outputs = {tunnel.STDOUT: sys.stdout.buffer, tunnel.STDERR: sys.stderr.buffer}
     async for channel, data in inside.frames():
         if channel in outputs:
+            begun.set()
             outputs[channel].write(data)
             outputs[channel].flush()
         elif channel == tunnel.END:
