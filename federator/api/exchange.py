@@ -47,6 +47,8 @@ SMALL_BYTES = 2**14
 """Most of a body where no one is known yet: a public key with its signatures."""
 SMALL_S = 10.0
 """Real seconds for which such a body is waited for."""
+Moment = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+"""Seconds since the epoch; milliseconds would be more."""
 Cursor = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._:-]{1,100}$")]
 """Where a page begins: what the last one gave as `next_after`, or the id of its last entry."""
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from federator.api.exchange import Call
+from federator.api.exchange import Call, Moment
 from federator.control.administration.authority import OVERSEERS
 from federator.control.queries.views import OVERVIEW_JOBS
 from federator.model.sites import Site
@@ -74,8 +74,8 @@ async def revoke_key(call: Call) -> None:
 class StatementQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Of what time: seconds since the epoch, `until` not included; left out: to now."""
 
-    since: float = 0.0
-    until: float | None = None
+    since: Moment = 0.0
+    until: Moment | None = None
 
 
 async def statement(call: Call) -> list[StatementRow]:

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
-from federator.api.exchange import NDJSON, Call, Cursor
+from federator.api.exchange import NDJSON, Call, Cursor, Moment
 from federator.api.parser_threads import in_thread
 from federator.control.administration.tokens import duration_s
 from federator.kernel.errors import Forbidden, Unavailable
@@ -32,7 +32,7 @@ MOST_TOLD = 1000
 class LedgerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Lines of `job`, or of `site`, from `since` (seconds since the epoch) on, after the line `after`."""
 
-    since: float = 0.0
+    since: Moment = 0.0
     job: str = ""
     site: str = ""
     after: Cursor | None = None
@@ -43,8 +43,8 @@ class DecisionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """The newest so many, before the decision `before` (an id), that were taken from `since` on and before `until` (seconds since the epoch)."""
 
     before: Cursor | None = None
-    since: float = 0.0
-    until: float | None = None
+    since: Moment = 0.0
+    until: Moment | None = None
     last: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1000
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from federator.api.access import not_yours, relations, require_no_series
 from federator.api.attempts import attempt_rows
-from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, require_type
+from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Moment, require_type
 from federator.api.job_cursors import cursor_of, read_cursor
 from federator.api.parser_threads import in_thread
 from federator.api.problems import problem_of
@@ -67,9 +67,9 @@ class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """What the name has somewhere, or the id begins with; capitals do not matter."""
     reason: str = ""
     """The kind of the reason why it waits, or is as it is: see Kinds of reasons."""
-    since: float | None = None
+    since: Moment | None = None
     """Submitted at that time or after it,"""
-    until: float | None = None
+    until: Moment | None = None
     """and before this one."""
     site: str = ""
     array: str = ""
@@ -250,7 +250,7 @@ async def explain(call: Call) -> Explanation:
 class ForecastsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`since` in seconds since the epoch."""
 
-    since: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    since: Moment = 0.0
 
 
 async def forecasts(call: Call) -> list[ForecastMove]:

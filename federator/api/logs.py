@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from federator.api.attempts import attempt, log_name
-from federator.api.exchange import NDJSON, Call
+from federator.api.exchange import NDJSON, Call, Moment
 from federator.api.log_offsets import READ_BYTES, offset_since, parts, tail_offset, times_of
 from federator.kernel.errors import NotFound
 from federator.model.placements import Placement
@@ -37,7 +37,7 @@ class LogsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     follow: bool = False
     placement: str = ""
     attempt: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    since: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    since: Moment = 0.0
     times: bool = False
 
 

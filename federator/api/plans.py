@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from federator.api.exchange import Call, Cursor
+from federator.api.exchange import Call, Cursor, Moment
 from federator.control.queries.timetables import PlanFilter
 from federator.kernel.errors import Invalid
 from federator.model.timetable import Timetable
@@ -17,8 +17,8 @@ LONGEST_S = 31 * 86_400.0
 class PlanQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What overlaps the time from `since` to `until` (seconds since the epoch; 0: an hour before the decision, and a day after it), at a site, of a queue and those below it, of an owner. `collapse`: tasks of an array that start and end together are one bar. `after`: as `next_after` of the page before."""
 
-    since: float = 0.0
-    until: float = 0.0
+    since: Moment = 0.0
+    until: Moment = 0.0
     site: str = ""
     queue: str = ""
     owner: str = ""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from federator.api.exchange import Call, Cursor
+from federator.api.exchange import Call, Cursor, Moment
 from federator.control.queries.recorded_load import Span
 from federator.kernel.errors import Invalid
 from federator.wire.recorded import RecordedJobs, RecordedWorld
@@ -16,8 +16,8 @@ USUAL_S = 7 * 86_400.0
 class LoadQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Jobs that were there between `since` and `until` (seconds since the epoch; 0: a week before, and now), after the one whose id is `after`."""
 
-    since: float = 0.0
-    until: float = 0.0
+    since: Moment = 0.0
+    until: Moment = 0.0
     after: Cursor | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from federator.api.exchange import Call
+from federator.api.exchange import Call, Moment
 from federator.control.queries.usage_report import UsageSums, add_jobs, add_lines
 from federator.kernel.errors import Invalid
 from federator.model.events import LedgerEntry
@@ -23,8 +23,8 @@ class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """`by`: user, team, queue, site, model, month, several with commas. Times are seconds since the epoch; `since` left out: the last 30 days. `everybody`: all that one may see, not only one's own."""
 
     by: Annotated[str, msgspec.Meta(max_length=100)] = "month"
-    since: float | None = None
-    until: float | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     everybody: bool = False
 
 

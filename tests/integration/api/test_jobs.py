@@ -297,6 +297,9 @@ async def test_a_list_is_sorted_and_filtered_by_the_dispatcher_over_its_pages(ri
         ({"sort": "name", "after": "ksufgAAAAAAAAKFh"}, "?after"),
         ({"mine": "true", "owner": "bob"}, "?owner"),
         ({"text": "x" * 101}, "?text"),
+        ({"since": "nan"}, "?since"),
+        ({"since": "inf"}, "?since"),
+        ({"until": "1.2e12"}, "?until"),
     ],
 )
 async def test_what_a_list_cannot_be_is_said(rig: Rig, query: dict[str, str], field: str) -> None:
