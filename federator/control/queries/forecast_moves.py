@@ -12,7 +12,6 @@ from federator.control.administration.visibility import ANOTHERS
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.records import Records
 from federator.control.turns.turn import Turn
-from federator.kernel.errors import Damaged, NotFound
 from federator.model.jobs import Job
 from federator.model.plans import Place, Plan, Rent
 from federator.model.snapshot import BusyView, JobView, Problem
@@ -67,11 +66,7 @@ async def _decided(turn: Turn, decisions: DecisionLog, job: Job, since_at: float
     """What decisions since then foresaw for it: of many recorded ones some, evenly spread, and the newest."""
     rows = decisions.before(None, max(since_at, job.submitted_at), math.inf, decisions.retention.decisions)
     step = max(1, -(-len(rows) // MOST_DECISIONS))
-    for row in rows[::-1][::step][::-1]:
-        try:
-            problem, plan = await decisions.load(row.id)
-        except (NotFound, Damaged):
-            continue  # dropped meanwhile, or a disk was: the others tell what they can
+    async for problem, plan in decisions.each(row.id for row in rows[::-1][::step][::-1]):
         if (found := _seen(problem, plan, job.id)) is not None:
             yield found
     if turn.last is not None and (newest := _seen(*turn.last, job.id)) is not None:

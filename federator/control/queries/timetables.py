@@ -77,6 +77,7 @@ class Timetables:
     def __init__(self, records: Records, turn: Turn, decisions: DecisionLog) -> None:
         self._records, self._turn, self._decisions = records, turn, decisions
         self._making = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._cutting = asyncio.Lock()
         self._cuts: OrderedDict[object, _Cut] = OrderedDict()
         self._secret = secrets.token_bytes(16)
@@ -95,7 +96,7 @@ class Timetables:
 
     async def recorded(self, decision: str) -> Timetable:
         """What a recorded decision foresaw. Raises `NotFound`, `Damaged`."""
-        async with self._making:
+        async with self._reading:
             if decision not in self._recorded:
                 problem, plan = await self._decisions.load(decision)
                 self._recorded[decision] = await asyncio.to_thread(timetable, problem, plan)

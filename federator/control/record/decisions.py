@@ -11,6 +11,7 @@ import asyncio
 import zlib
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -181,18 +182,30 @@ class DecisionLog:
 
     async def load(self, decision: str) -> tuple[Problem, Plan]:
         """What was seen and what was decided. Raises `NotFound`, `Damaged`."""
+        problem, plan, _ = await self._load(decision, None, [])
+        return problem, plan
+
+    async def each(self, decisions: Iterable[str]) -> AsyncIterator[tuple[Problem, Plan]]:
+        """The same of several, oldest first; those that are gone or damaged are left out. What lies between two of one run is unpacked once."""
+        before: str | None = None
+        parts: Parts = []
+        for decision in decisions:
+            try:
+                problem, plan, parts = await self._load(decision, before, parts)
+            except (NotFound, Damaged):
+                continue  # dropped meanwhile, or a disk was: the others tell what they can
+            before = decision
+            yield problem, plan
+
+    async def _load(self, decision: str, before: str | None, known: Parts) -> tuple[Problem, Plan, Parts]:
+        """`known`: the parts of the decision `before`, from which this one may follow."""
         run = []
         name: str | None = decision
-        while name is not None:
+        while name is not None and name != before:
             record = await self._stored(name, decision)
             run.append(record)
             name = record.base
-        if run[0].problem:
-            return _read_whole(run[0])
-        parts: Parts = []
-        for record in reversed(run):
-            parts = unpack(parts, record.parts)
-        return join(parts)
+        return await asyncio.to_thread(_read, run, [] if name is None else known)
 
     async def replay(self, decision: str) -> ReplayResult:
         """Decide again from the record; say whether the same came out, and where not."""
@@ -253,6 +266,15 @@ def _place(row: DecisionRow) -> tuple[float, str]:
 
 def _keys(names: list[str]) -> tuple[str, ...]:
     return tuple(prefix + name for name in names for prefix in (PREFIX, INDEX))
+
+
+def _read(run: Sequence[Record], parts: Parts) -> tuple[Problem, Plan, Parts]:
+    """The first of these records, of which each follows from the next one, and the last from `parts`. Raises `Damaged`."""
+    if run and run[0].problem:
+        return *_read_whole(run[0]), []
+    for record in reversed(run):
+        parts = unpack(parts, record.parts)
+    return *join(parts), parts
 
 
 def _read_whole(record: Record) -> tuple[Problem, Plan]:

@@ -1,5 +1,6 @@
 """Records of decisions: what changed since the one before, from a checkpoint on, and nothing that cannot be read again."""
 
+import asyncio
 import zlib
 from typing import Any
 
@@ -79,6 +80,29 @@ async def test_records_follow_from_a_checkpoint_until_it_is_old() -> None:
     assert log.rows()[1].size_bytes < log.rows()[0].size_bytes / 3
     for before, row in zip(made, log.rows(), strict=True):
         assert await log.load(row.id) == before
+
+
+async def test_records_are_unpacked_in_a_thread_and_those_of_one_run_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, problem, plan = await _seen()
+    log = _log(world)
+    for number in range(1, 7):
+        await log.record(*_next(problem, plan, number))
+    unpacked: list[bool] = []
+
+    def noted(before: list[bytes], data: bytes) -> list[bytes]:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        unpacked.append(True)
+        return unpack(before, data)
+
+    monkeypatch.setattr(decisions, "unpack", noted)
+    names = [row.id for row in log.rows()]
+    found = [each async for each in log.each([*names[:2], "dec-gone", *names[3:]])]
+    assert [seen.decision for _, seen in found] == [*names[:2], *names[3:]]
+    assert len(unpacked) == len(names)
+    assert await log.load(names[4]) == found[3]
 
 
 async def test_after_a_restart_a_run_begins_and_the_old_ones_are_read() -> None:
