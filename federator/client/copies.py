@@ -1,10 +1,11 @@
 """Files to and from a running job: a gzipped tar through a tunnel, which a shell and `tar` in the job make or unpack.
 
-It is kept on disk here before anything is unpacked, so a connection that breaks leaves nothing half done; what comes from the job is unpacked as
-outputs are, never beyond where it is meant to go.
+It is kept on disk, in the folder of what is copied, before anything is unpacked, so a connection that breaks leaves nothing half done; what comes
+from the job is unpacked as outputs are, never beyond where it is meant to go.
 """
 
 import asyncio
+import os
 import stat
 import tarfile
 from pathlib import Path
@@ -19,6 +20,8 @@ from federator.wire import tunnel
 
 MOST_BYTES = 256 * 2**30
 """Of one archive, packed."""
+ON_DISK = "/var/tmp"  # noqa: S108 - a file without a name
+"""Where what is sent is packed, if its own folder may not be written: the usual folder for such files is memory on many machines."""
 MOST_SAID = 2000
 CHANGED, THERE, MISSING = 1, 95, 96
 """Exit codes: GNU tar's where a file grew while it was read, and our scripts' own."""
@@ -50,7 +53,8 @@ class CopyVerbs(TunnelVerbs):
         Raises `NotFound` when it is not there, `Conflict` when a folder of that name is here already, `Invalid` for a link that leads out of it.
         """
         target = Path(into)
-        with TemporaryFile(prefix="federator-") as archive:
+        folder = _folder_of(target)
+        with TemporaryFile(prefix=".federator-copy-", dir=folder) as archive:
             ended = await self._piped(job, rank, ("sh", "-c", _OUT, "sh", path), None, archive)
             if ended.code == MISSING:
                 raise NotFound(
@@ -59,7 +63,7 @@ class CopyVerbs(TunnelVerbs):
             if ended.code and not (ended.code == CHANGED and " as we read it" in ended.said):
                 raise Conflict(f"{path} cannot be copied: {ended.said or f'exit code {ended.code}'}")
             archive.seek(0)
-            return await asyncio.to_thread(_unpacked, archive, target)
+            return await asyncio.to_thread(_unpacked, archive, target, folder)
 
     async def copy_to(self, job: str, source: Path | str, path: str, *, rank: int = 0) -> None:
         """Copy a file or folder of this machine into a running job, to `path`, or into that if it is a folder. Links go along as links; sockets and devices do not.
@@ -67,17 +71,18 @@ class CopyVerbs(TunnelVerbs):
         Raises `NotFound` when the folder round it is not there, `Conflict` when `path` has a folder of that name.
         """
         given = Path(source)
-        with TemporaryFile(prefix="federator-") as archive:
-            name = await asyncio.to_thread(_pack, given, archive)
+        found, beside = _source(given)
+        with TemporaryFile(prefix=".federator-copy-", dir=beside) as archive:
+            await asyncio.to_thread(_pack, found, archive)
             archive.seek(0)
-            ended = await self._piped(job, rank, ("sh", "-c", _IN, "sh", path, name), archive, None)
+            ended = await self._piped(job, rank, ("sh", "-c", _IN, "sh", path, found.name), archive, None)
         if ended.code == MISSING:
             raise NotFound(
                 f"the job has no folder for {path}", remedy="make it with federator exec, or name another"
             )
         if ended.code == THERE:
             raise Conflict(
-                f"the folder {path} of the job has a folder {name} already",
+                f"the folder {path} of the job has a folder {found.name} already",
                 remedy="remove it there, or name another",
             )
         if ended.code:
@@ -122,18 +127,30 @@ def _ended(end: tunnel.End, said: bytes) -> _Ended:
     return _Ended(end.exit_code, shown.strip())
 
 
-def _unpacked(archive: IO[bytes], target: Path) -> Path:
-    """Beside where it goes, then moved there in one step."""
-    into = target.is_dir()
-    folder = target if into else target.parent
+def _folder_of(target: Path) -> Path:
+    """Where something of that name, or into that folder, is put."""
+    folder = target if target.is_dir() else target.parent
     if not folder.is_dir():
         raise Invalid(f"there is no folder {folder}", field="TARGET", remedy="make it, or name another")
+    return folder
+
+
+def _source(given: Path) -> tuple[Path, Path | str]:
+    """What is sent, and the folder for what it is packed into."""
+    if not given.exists():
+        raise Invalid(f"{given} is not there", field="SOURCE")
+    found = given.resolve()
+    return found, found.parent if os.access(found.parent, os.W_OK) else ON_DISK
+
+
+def _unpacked(archive: IO[bytes], target: Path, folder: Path) -> Path:
+    """Beside where it goes, then moved there in one step."""
     with TemporaryDirectory(prefix=".federator-copy-", dir=folder) as scratch:
         unpack(archive, Path(scratch))
         found = list(Path(scratch).iterdir())
         if len(found) != 1:
             raise Invalid(f"the job has sent {len(found)} things in place of one")
-        place = target / found[0].name if into else target
+        place = target / found[0].name if folder == target else target
         folders = [each for each in (place, found[0]) if each.is_dir() and not each.is_symlink()]
         if folders and (place.exists() or place.is_symlink()):
             what = "a folder" if place in folders else "a file"
@@ -142,16 +159,12 @@ def _unpacked(archive: IO[bytes], target: Path) -> Path:
     return place
 
 
-def _pack(source: Path, archive: IO[bytes]) -> str:
-    """It under its own name, which is answered."""
-    if not source.exists():
-        raise Invalid(f"{source} is not there", field="SOURCE")
-    found = source.resolve()
+def _pack(source: Path, archive: IO[bytes]) -> None:
+    """It under its own name."""
     with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
-        tar.add(found, arcname=found.name, filter=_plain)
+        tar.add(source, arcname=source.name, filter=_plain)
     if archive.tell() > MOST_BYTES:
         raise TooLarge(f"{source} is over {format_bytes(MOST_BYTES)}, packed", remedy="copy less at a time")
-    return found.name
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:

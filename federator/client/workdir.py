@@ -33,7 +33,7 @@ GZIP_LEVEL = 6
 SAMPLES, SAMPLE_BYTES, SURELY = 64, 2**16, 1.1
 """Of so many files, the largest, a piece of so many bytes is compressed, to refuse at once what is surely too large: so many times the limit."""
 UNPACKED_BYTES = 2**40
-"""An archive of many agents' outputs may be so large, unpacked."""
+"""An archive of many agents' outputs may be so large, unpacked, and no larger than what the disk has free."""
 
 
 class Packed(NamedTuple):
@@ -203,8 +203,10 @@ def unpack(archive: IO[bytes], into: Path) -> list[Path]:
     root = into.resolve()
     written: list[Path] = []
     links: list[tuple[Path, str]] = []
+    there = next(each for each in (root, *root.parents) if each.is_dir())
+    most_bytes = min(UNPACKED_BYTES, shutil.disk_usage(there).free)
     try:
-        for tar, entry in members(archive, most_bytes=UNPACKED_BYTES):
+        for tar, entry in members(archive, most_bytes=most_bytes):
             target = _target(root, entry)
             if entry.isdir():
                 target.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,10 @@
 
 import io
 import os
+import shutil
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -220,3 +222,11 @@ def test_what_shrinks_below_the_limit_is_packed_and_told_of(tmp_path: Path) -> N
     (folder / "more").write_bytes(bytes(2**20))
     pack(folder, tmp_path / "archive", limit_mib=1, progress=lambda done, total: told.append((done, total)))
     assert told == [(2**20, 2**22), (2**22, 2**22)]
+
+
+def test_more_than_the_disk_has_free_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    entry = (tarfile.TarInfo("zeros"), bytes(2**20 + 1))
+    with pytest.raises(Invalid, match="larger than"):
+        unpack(tar_of(entry), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
