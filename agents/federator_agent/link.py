@@ -35,6 +35,7 @@ from federator.wire.link import (
     PROTOCOL,
     SAMPLES,
     TEAM,
+    TERMINALS,
     TUNNELS,
     Challenge,
     Desired,
@@ -236,7 +237,10 @@ class Link:
         hello = Hello(PROTOCOL, self._identity.member, self._boot_id, __version__, self._runtime)
         if not self._plain:
             hello = msgspec.structs.replace(
-                hello, instance=self._instance, host=self._host, knows=(OWNER, TEAM, TUNNELS, SAMPLES)
+                hello,
+                instance=self._instance,
+                host=self._host,
+                knows=(OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES),
             )
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())

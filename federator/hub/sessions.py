@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from federator.hub.desired import DesiredPlacements, SyncSession
 from federator.hub.frames import Ended, believe, decode, ended_by, invalid, send
 from federator.hub.handshake import Arrival, Turns, contest, shake_hands
@@ -23,6 +25,7 @@ from federator.model.placements import Placement, PlacementReport
 from federator.settings import LinkSettings
 from federator.telemetry import METRICS, get_logger
 from federator.wire import link
+from federator.wire.tunnel import Attach, Exec
 
 HANDSHAKE_S = 15.0
 ACKNOWLEDGE_S = 60.0
@@ -90,9 +93,12 @@ class Hub:
         return session
 
     def dial(self, member: str, dial: link.Dial) -> None:
-        """Ask the member's agent to dial out a tunnel. Raises as `require_tunnels`."""
+        """Ask the member's agent to dial out a tunnel. Raises as `require_tunnels`, and `Conflict` where it is too old for `Attach`.
+
+        One that is too old to keep a terminal is asked for one that ends with its tunnel.
+        """
         session = self.require_tunnels(member)
-        session.due.append(dial)
+        session.due.append(dial if link.TERMINALS in session.hello.knows else _without_keeping(session, dial))
         session.wake.set()
 
     def held(self, member: str) -> Mapping[str, Placement]:
@@ -348,3 +354,14 @@ class Hub:
 
 def _digest(ticket: str) -> str:
     return hashlib.sha256(ticket.encode()).hexdigest()
+
+
+def _without_keeping(session: Session, dial: link.Dial) -> link.Dial:
+    if isinstance(dial.request, Attach):
+        raise Conflict(
+            f"the agent of {session.member} (version {session.hello.version}) keeps no terminals",
+            remedy="have its site upgrade it; federator exec opens a shell in the job",
+        )
+    if isinstance(dial.request, Exec):
+        return msgspec.structs.replace(dial, request=msgspec.structs.replace(dial.request, keep=False))
+    return dial

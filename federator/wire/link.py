@@ -27,7 +27,7 @@ MAX_MESSAGE_BYTES = 4 * 2**20
 MAX_STATUSES = 500
 PATH = "/agent/v1/link"
 
-OWNER, TEAM, TUNNELS, SAMPLES = "owner", "team", "tunnels", "samples"
+OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES = "owner", "team", "tunnels", "terminals", "samples"
 """Words of `Hello.knows`; the last also of `Welcome.takes`."""
 LONGEST_NAME = 200
 Text = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
@@ -50,7 +50,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True
     host: Text = ""
     """Where it runs, for people: host name and state directory."""
     knows: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ()
-    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `tunnels`, the message `Dial`; and `samples`, if it would say what its work uses."""
+    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `tunnels`, the message `Dial`, as `terminals`, `Exec.keep` and `Attach` in it; and `samples`, if it would say what its work uses."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):

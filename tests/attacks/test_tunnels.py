@@ -128,6 +128,27 @@ async def test_frames_pass_both_ways_and_the_timeline_says_so_without_arguments(
     assert [what for what in whats if "cat" in what] == [line.removeprefix("ada ") for line in said]
 
 
+async def test_an_agent_that_keeps_no_terminals_is_not_told_of_them(
+    rig: Rig, agent: HttpAgent, job: str
+) -> None:
+    """It would refuse the message, and with it its whole session."""
+    async with asked(rig, job, Exec(("bash",), tty=True, keep=True)):
+        assert (await told(agent)).request == Exec(("bash",), tty=True)
+    async with asked(rig, job, tunnel.Attach()) as person:
+        assert "keeps no terminals (have its site upgrade it" in (await end(person)).error
+    async with asked(rig, job):
+        assert (await told(agent)).request == CAT
+
+
+@pytest.mark.parametrize("request_", [Exec(("bash",), tty=True, keep=True), tunnel.Attach()])
+async def test_an_agent_that_keeps_terminals_is_told_so(rig: Rig, request_: Request) -> None:
+    agent = await rig.agent(knows=(link.TUNNELS, link.TERMINALS))
+    async with asked(rig, (await running(rig, "north")).job, request_):
+        assert (await told(agent)).request == request_
+    assert agent.socket is not None
+    await agent.socket.close()
+
+
 async def test_no_other_agent_takes_a_tunnel_and_none_twice(rig: Rig, agent: HttpAgent, job: str) -> None:
     other = await rig.agent("south", knows=(link.TUNNELS,))
     async with asked(rig, job):
