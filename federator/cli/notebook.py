@@ -13,7 +13,7 @@ from federator.cli.exits import exit_of
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client
-from federator.cli.tunnels import LOOPBACK, Forwarded
+from federator.cli.tunnels import LOOPBACK, Forwarded, local_host
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Unavailable
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.wire import tunnel
@@ -54,7 +54,7 @@ def notebook(
     """Run a Jupyter in the federation and open it here, until Ctrl-C.
 
     A job is submitted that runs `jupyter lab`, which the site or the image must have. Once it listens, its address is printed, with a
-    token of its own, on 127.0.0.1 of this machine. Ctrl-C ends the job; notebooks in its work folder are kept as its outputs, for
+    token of its own, on the loopback address of this machine. Ctrl-C ends the job; notebooks in its work folder are kept as its outputs, for
     `federator download`.
 
     Parameters
@@ -94,12 +94,10 @@ async def _notebook(
             await _running(client, job)
             async with contextlib.AsyncExitStack() as stack:
                 forwarded = Forwarded(client, job, inside, 0)
-                server = await _server(forwarded, port)
-                stack.callback(server.close)
+                local = await _listen(forwarded, stack, port)
                 await _listening(client, job, inside)
                 token = await _token(client, job)
-                local = server.sockets[0].getsockname()[1]
-                print(f"http://{LOOPBACK}:{local}/lab?token={token}", flush=True)
+                print(f"http://{local_host(client.transport.server)}:{local}/lab?token={token}", flush=True)
                 _say("Ctrl-C ends it")
                 ended = (await client.wait(job)).job
         except (FederatorError, asyncio.CancelledError):
@@ -161,12 +159,12 @@ async def _token(client: "AsyncClient", job: str) -> str:
     return token
 
 
-async def _server(forwarded: Forwarded, port: int) -> asyncio.Server:
-    """Listens here, on another port where that one is taken."""
+async def _listen(forwarded: Forwarded, stack: contextlib.AsyncExitStack, port: int) -> int:
+    """Listen here, on another port where that one is taken."""
     try:
-        return await asyncio.start_server(forwarded.serve, LOOPBACK, port)
+        return await forwarded.listen(stack, port)
     except OSError:
-        return await asyncio.start_server(forwarded.serve, LOOPBACK, 0)
+        return await forwarded.listen(stack, 0)
 
 
 def _ended(record: Job) -> Conflict:

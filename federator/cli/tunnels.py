@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
+from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 """What is run where no command is named."""
-LOOPBACK = "127.0.0.1"
+LOOPBACK, LOOPBACK_6, LOCALHOST = "127.0.0.1", "::1", "localhost"
 Rank = Annotated[int, Parameter(name=("--rank", "--node"))]
 
 
@@ -178,7 +180,7 @@ def port_forward(
     stdio: Annotated[bool, Parameter(negative="")] = False,
     connection: Connection = HERE,
 ) -> int:
-    """Reach a port inside a running job as one of this machine, on 127.0.0.1, until Ctrl-C or the job's end.
+    """Reach a port inside a running job as one of this machine, on its loopback address, until Ctrl-C or the job's end.
 
     Nothing has to be open at the site: the connection goes through the one that its agent holds. Each connection goes to where the job
     runs then, so that one that was moved is found again. Only the job's owner may.
@@ -219,16 +221,15 @@ async def _forward(connection: Connection, job: str, pairs: list[Pair], rank: in
         for pair in pairs:
             forwarded = Forwarded(client, record.id, tunnel.Forward(pair.remote), rank)
             try:
-                server = await asyncio.start_server(forwarded.serve, LOOPBACK, pair.local)
+                local = await forwarded.listen(stack, pair.local)
             except OSError as error:
                 raise Invalid(
                     f"port {pair.local} of this machine cannot be had: {error.strerror}",
                     field="PORTS",
                     remedy=f"write :{pair.remote} to have a free one chosen",
                 ) from None
-            stack.callback(server.close)
             there = f"port {pair.remote} of {plain(record.label)}"
-            print(f"{LOOPBACK}:{server.sockets[0].getsockname()[1]} is {there}; Ctrl-C ends it", flush=True)
+            print(f"{local_host(client.transport.server)}:{local} is {there}; Ctrl-C ends it", flush=True)
         ended = (await client.wait(record.id)).job
         print(f"{plain(ended.label)} has ended: {ended.status}", file=sys.stderr)
     return OK
@@ -243,6 +244,21 @@ class Forwarded:
         self._request = request
         self._rank = rank
 
+    async def listen(self, stack: contextlib.AsyncExitStack, port: int) -> int:
+        """Take connections until the stack ends, on both loopback addresses: browsers take either for localhost, and nobody else may have one of them. The port. Raises `OSError`."""
+        server = await asyncio.start_server(self.serve, LOOPBACK, port)
+        stack.callback(server.close)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            other = await asyncio.start_server(self.serve, LOOPBACK_6, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                server.close()
+                raise
+            return port  # this machine has no such address
+        stack.callback(other.close)
+        return port
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Couple a connection with one in the job; what goes wrong is told, and the next is taken."""
         try:
@@ -252,6 +268,11 @@ class Forwarded:
             print(f"federator: {plain(error.describe())}", file=sys.stderr, flush=True)
         finally:
             writer.close()
+
+
+def local_host(server: str) -> str:
+    """The name of this machine under which what a job serves is opened: not the dispatcher's own, since browsers send the console's cookie to every port of that."""
+    return LOCALHOST if urlsplit(server).hostname == LOOPBACK else LOOPBACK
 
 
 async def _couple(inside: "Tunnel", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

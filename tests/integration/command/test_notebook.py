@@ -31,7 +31,7 @@ def test_a_notebook_is_opened_here_and_ends_with_ctrl_c(federation: Federation, 
         assert book.stdout is not None
         address = book.stdout.readline().strip()
         assert address, federation.run("logs", "book").stdout
-        assert address.startswith("http://127.0.0.1:")
+        assert address.startswith("http://localhost:")
         host, _, query = address.removeprefix("http://").partition("/")
         web = http.client.HTTPConnection(host, timeout=PATIENCE_S)
         web.request("GET", f"/{query}")

@@ -251,7 +251,9 @@ def test_a_port_is_reached_and_only_one_of_the_job(federation: Federation) -> No
         assert port
         with federation.start("port-forward", job, f":{port[1]}") as forward:
             assert forward.stdout is not None
-            local = int(forward.stdout.readline().split()[0].rpartition(":")[2])
+            name, _, port_here = forward.stdout.readline().split()[0].rpartition(":")
+            assert name == "localhost", "the dispatcher is at 127.0.0.1"
+            local = int(port_here)
             for _ in range(3):
                 web = http.client.HTTPConnection("127.0.0.1", local, timeout=PATIENCE_S)
                 web.request("GET", "/hello")
