@@ -23,7 +23,9 @@ Key = tuple[Value, str]
 LATE = float("inf")
 """Of a moment that nobody knows: after all that are known."""
 OF_THE_PLAN = frozenset({"ends", "reason", "starts"})
-"""Orders that the next plan makes anew."""
+"""Orders that a later plan makes anew."""
+REST = 20.0
+"""They are good for so many times as long as it took to make them, whatever is planned meanwhile: who looks costs a twentieth of the loop at most."""
 STEP = 1000
 """Jobs looked at in one go while an order is made."""
 UNUSED = 50_000
@@ -44,11 +46,15 @@ class Order:
         self.unused = 0
         self.stamp: object = None
         """Of what the values are, beside the jobs themselves."""
+        self.good_until = 0.0
+        """Until when it is good, whatever the stamp; in the loop's seconds."""
         self.built = False
         """Whether its lists are there."""
         self._value = value
         self._places: dict[str, _Place] = {}
         self._lists: dict[tuple[CellKey, bool], list[Key]] = {}
+        self._meanwhile: list[tuple[Callable[[str, _Place], None], str, _Place]] = []
+        """What has changed while the lists are made."""
 
     async def build(self, jobs: Mapping[str, Job]) -> None:
         """Look at all jobs, in steps: others have their turn between them, and `put` and `drop` what they change."""
@@ -58,11 +64,19 @@ class Order:
             job = jobs.get(name)
             if job is not None and name not in self._places:
                 self._places[name] = self._place(job)
-        for name, place in self._places.items():
+        places = list(self._places.items())
+        self._meanwhile.clear()
+        for number, (name, place) in enumerate(places):
+            if number % STEP == 0:
+                await asyncio.sleep(0)
             self._lists.setdefault(place[:2], []).append((place.value, name))
         for keys in self._lists.values():
+            await asyncio.sleep(0)
             keys.sort()
         self.built = True
+        for act, name, place in self._meanwhile:
+            act(name, place)
+        self._meanwhile.clear()
 
     def put(self, job: Job) -> None:
         """The job is on record, for the first time or again."""
@@ -70,17 +84,13 @@ class Order:
         if self._places.get(job.id) != place:
             self.drop(job.id)
             self._places[job.id] = place
-            if self.built:
-                insort(self._lists.setdefault(place[:2], []), (place.value, job.id))
+            self._change(self._insert, job.id, place)
 
     def drop(self, job: str) -> None:
         """It is on record no more."""
         place = self._places.pop(job, None)
-        if place is not None and self.built:
-            keys = self._lists[place[:2]]
-            del keys[bisect_left(keys, (place.value, job))]
-            if not keys:
-                del self._lists[place[:2]]
+        if place is not None:
+            self._change(self._remove, job, place)
 
     def key(self, job: str) -> Key:
         """Where a job comes."""
@@ -107,6 +117,21 @@ class Order:
         """Where an array comes: as the first of these tasks of it."""
         values = [self._places[job].value for job in jobs]
         return (max(values) if largest else min(values)), array
+
+    def _change(self, act: Callable[[str, _Place], None], job: str, place: _Place) -> None:
+        if self.built:
+            act(job, place)
+        else:
+            self._meanwhile.append((act, job, place))
+
+    def _insert(self, job: str, place: _Place) -> None:
+        insort(self._lists.setdefault(place[:2], []), (place.value, job))
+
+    def _remove(self, job: str, place: _Place) -> None:
+        keys = self._lists[place[:2]]
+        del keys[bisect_left(keys, (place.value, job))]
+        if not keys:
+            del self._lists[place[:2]]
 
     def _place(self, job: Job) -> _Place:
         return _Place(cell_of(job), job.array is not None, self._value(job))
@@ -138,9 +163,11 @@ class JobOrders:
     async def of(self, name: JobOrder) -> Order:
         """All jobs in that order. To be used at once: what changes later moves its jobs."""
         async with self._one_at_a_time:
+            clock = asyncio.get_running_loop().time
+            begun = clock()
             stamp = self._plan() if name in OF_THE_PLAN else None
             order = self._orders.get(name)
-            if order is None or order.stamp is not stamp:
+            if order is None or (order.stamp is not stamp and begun >= order.good_until):
                 order = self._orders[name] = Order(self._values[name])
                 order.stamp = stamp
                 try:
@@ -148,6 +175,7 @@ class JobOrders:
                 except BaseException:
                     self._orders.pop(name, None)
                     raise
+                order.good_until = clock() + REST * (clock() - begun)
             order.unused = 0
             return order
 
