@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import secrets
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,7 @@ from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client
 from federator.cli.tunnels import LOOPBACK, Forwarded, local_host
-from federator.kernel.errors import Conflict, FederatorError, Invalid, Unavailable
+from federator.kernel.errors import Conflict, Invalid, Unavailable
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.wire import tunnel
 
@@ -89,8 +90,9 @@ async def _notebook(
     async with open_client(connection, long_patience=True) as client:
         submitted = await client.submit(document, workdir=workdir)
         job = submitted.jobs[0]
-        _say(f"{submitted.name} is {job}")
         try:
+            _end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
+            _say(f"{submitted.name} is {job}")
             await _running(client, job)
             async with contextlib.AsyncExitStack() as stack:
                 forwarded = Forwarded(client, job, inside, 0)
@@ -100,12 +102,21 @@ async def _notebook(
                 print(f"http://{local_host(client.transport.server)}:{local}/lab?token={token}", flush=True)
                 _say("Ctrl-C ends it")
                 ended = (await client.wait(job)).job
-        except (FederatorError, asyncio.CancelledError):
+        except BaseException:  # else the job holds its GPU, and nobody knows
             await client.cancel(job)
-            _say(f"{job} is being cancelled; federator download {job} fetches its notebooks")
+            with contextlib.suppress(OSError):
+                _say(f"{job} is being cancelled; federator download {job} fetches its notebooks")
             raise
         _say(f"{ended.status}: {ended.because}")
         return exit_of(ended)
+
+
+def _end_as_ctrl_c_does(*numbers: signal.Signals) -> None:
+    """For a closed terminal, or a machine that goes down. With nohup it goes on."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, signal.raise_signal, signal.SIGINT)
 
 
 async def _running(client: "AsyncClient", job: str) -> None:
