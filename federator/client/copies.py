@@ -135,6 +135,16 @@ def _folder_of(target: Path) -> Path:
     return folder
 
 
+def _refuse_links_out_of(found: Path) -> None:
+    """Where it goes, they would lead to what is there already."""
+    for link in found.rglob("*"):
+        if link.is_symlink() and not Path(os.path.realpath(link)).is_relative_to(found):
+            raise Invalid(
+                f"the link {link.relative_to(found.parent)} leads out of what is copied",
+                remedy="copy the folder round both, or what it leads to",
+            )
+
+
 def _source(given: Path) -> tuple[Path, Path | str]:
     """What is sent, and the folder for what it is packed into."""
     if not given.exists():
@@ -147,9 +157,10 @@ def _unpacked(archive: IO[bytes], target: Path, folder: Path) -> Path:
     """Beside where it goes, then moved there in one step."""
     with TemporaryDirectory(prefix=".federator-copy-", dir=folder) as scratch:
         unpack(archive, Path(scratch))
-        found = list(Path(scratch).iterdir())
+        found = list(Path(scratch).resolve().iterdir())
         if len(found) != 1:
             raise Invalid(f"the job has sent {len(found)} things in place of one")
+        _refuse_links_out_of(found[0])
         place = target / found[0].name if folder == target else target
         folders = [each for each in (place, found[0]) if each.is_dir() and not each.is_symlink()]
         if folders and (place.exists() or place.is_symlink()):

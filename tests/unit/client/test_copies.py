@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from federator.client.copies import CopyVerbs
+from federator.kernel.errors import Invalid
 from federator.wire import tunnel
 from federator.wire.tunnel import END, STDIN, STDOUT, End
 
@@ -70,3 +71,33 @@ async def test_a_copy_goes_through_the_folder_of_what_is_copied(
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["a", "a", "into"]
     with tarfile.open(fileobj=io.BytesIO(given.took)) as tar:
         assert tar.getnames() == ["a"]
+
+
+def linked(*links: tuple[str, str]) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for name, target in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("target", ["../mine", "..", "deep/../../mine"])
+async def test_a_link_to_what_is_beside_the_copy_is_refused(target: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(Invalid, match="run/link leads out of what is copied"):
+        await Copies(Inside(linked(("run/link", target)))).copy_from("job", "run", tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+
+
+async def test_links_within_a_copy_and_a_link_alone_come_along(tmp_path: Path) -> None:
+    links = (("run/last", "steps/9"), ("run/steps/root", ".."))
+    await Copies(Inside(linked(*links))).copy_from("job", "run", tmp_path)
+    await Copies(Inside(linked(("alone", "steps/9")))).copy_from("job", "alone", tmp_path)
+    made = {
+        str(each.relative_to(tmp_path)): str(each.readlink())
+        for each in tmp_path.rglob("*")
+        if each.is_symlink()
+    }
+    assert made == {"run/last": "steps/9", "run/steps/root": "..", "alone": "steps/9"}
