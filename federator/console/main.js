@@ -32,7 +32,11 @@ const BELOW = [
   { path: "/jobs", load: () => import("./pages/job.js") },
 ];
 
+/** Names in the tab's storage whose it is. */
+const PERSON = "federator-person";
+
 const frame = h("div", { class: "frame" });
+const cut = h("div", { class: "cut", role: "alert", hidden: true });
 let view = h("main", { id: "view", tabindex: -1 });
 /** @type {(() => void) | void} */
 let close;
@@ -107,7 +111,6 @@ function entitle(title) {
 
 /** Draw what is around the pages. */
 function drawFrame() {
-  const cut = h("div", { class: "cut", role: "alert", hidden: true });
   const person = h("span", { class: "person", title: `role ${who.role}` }, who.name);
   const theme = h("button", { type: "button", class: "plain", on: { click: switchTheme }, "aria-label": "Light or dark" }, "◐");
   const out = h("button", { type: "button", class: "plain", on: { click: signOut } }, "Sign out");
@@ -120,16 +123,18 @@ function drawFrame() {
     view,
   );
   show(document.body, frame);
-  connection.subscribe(({ up }) => {
-    cut.hidden = up;
-    tell();
-  });
+}
+
+/** Say for how long the dispatcher has not answered, and let times that are shown go on. */
+function watch() {
+  connection.subscribe(tell);
   window.setInterval(() => {
     tick();
     tell();
   }, 1000);
   function tell() {
     const { up, since } = connection.value;
+    cut.hidden = up;
     const said = up ? "" : `The dispatcher does not answer. What you see was true ${duration((Date.now() - since) / 1000)} ago; this page tries again by itself.`;
     if (cut.textContent !== said) cut.textContent = said;
   }
@@ -138,6 +143,7 @@ function drawFrame() {
 async function signOut() {
   try {
     await del("/v1/session");
+    sessionStorage.clear();
     location.assign("/");
   } catch (error) {
     notice(/** @type {Error} */ (error));
@@ -189,6 +195,9 @@ async function askToSignIn(why) {
 }
 
 function begin() {
+  // What the tab keeps, such as the draft of a job file, is not for the next person.
+  if (sessionStorage.getItem(PERSON) !== who.name) sessionStorage.clear();
+  sessionStorage.setItem(PERSON, who.name);
   drawFrame();
   void route();
 }
@@ -209,6 +218,7 @@ async function start() {
       await new Promise((resolve) => window.setTimeout(resolve, 2000));
     }
   }
+  watch();
   if (who) begin();
   else await askToSignIn("");
   signedIn.subscribe((good) => {

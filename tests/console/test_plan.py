@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -101,9 +102,12 @@ def test_a_past_decision_is_shown_and_left_again(person: Callable[[str], Person]
 def test_only_one_owners_work_and_only_one_sites(person: Callable[[str], Person]) -> None:
     admin = person("admin")
     admin.sign_in()
+    asked: list[str] = []
+    admin.page.on("request", lambda request: asked.append(request.url))
     page = admin.open("/plan?owner=nobody")
     page.get_by_role("button", name="As a table").click()
     expect(page.get_by_text("Nothing runs or is planned in this time.")).to_be_visible()
+    assert not any(url.endswith("/v1/events") for url in asked), "a plan is asked for at its own pace"
     owner = page.get_by_label("Owner")
     expect(owner).to_have_value("nobody")
     owner.fill("admin")
@@ -112,6 +116,29 @@ def test_only_one_owners_work_and_only_one_sites(person: Callable[[str], Person]
     page.get_by_label("Queue").press("Enter")
     expect(page.get_by_role("rowheader", name="first")).to_be_visible()
     expect(page).to_have_url(f"{admin.stage.url}/plan?site=north&queue=default&owner=admin")
+
+
+def test_the_day_is_played_from_its_first_decision(person: Callable[[str], Person]) -> None:
+    """Where there are more of them than the API gives at once."""
+    someone = person("admin")
+    page = someone.sign_in()
+    first_at = time.time() - 85_000.0
+    rows = [{"id": f"dec-{n}", "at": first_at + n * 0.4, "stages": "quick, search"} for n in range(20_000)]
+
+    def listed(route: Route) -> None:
+        query = {name: float(value[0]) for name, value in parse_qs(urlsplit(route.request.url).query).items()}
+        found = [row for row in rows if query["since"] <= float(str(row["at"])) < query["until"]]
+        route.fulfill(body=json.dumps(found[-int(query["last"]) :]), content_type="application/json")
+
+    plan = json.dumps(a_large_plan(first_at, 1, 1))
+    page.route("**/v1/decisions?*", listed)
+    page.route(
+        "**/v1/decisions/*/plan?*", lambda route: route.fulfill(body=plan, content_type="application/json")
+    )
+    someone.open("/plan")
+    with page.expect_request("**/v1/decisions/*/plan?*") as asked:
+        page.get_by_role("button", name="Play the day").click()
+    assert "/dec-0/" in asked.value.url
 
 
 def a_large_plan(now: float, sites: int, hosts: int) -> dict[str, Any]:

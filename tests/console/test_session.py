@@ -38,6 +38,34 @@ def test_session_ends_with_the_token(person: Callable[[str], Person], stage: Sta
     del stage.tokens["ada"]
 
 
+def test_nothing_is_left_for_the_next_person(person: Callable[[str], Person], stage: Stage) -> None:
+    """Neither the draft of a job file, nor what the page does each second a second time."""
+    eve = person("eve")
+    page = eve.page
+    page.add_init_script(
+        "window.ticking = 0; const made = window.setInterval;"
+        "window.setInterval = (act, ms, ...more) => { window.ticking += ms === 1000; return made(act, ms, ...more); }"
+    )
+    eve.sign_in()
+    page.get_by_role("link", name="Submit").click()
+    draft = page.get_by_label("Job file, as YAML")
+    draft.fill("run: echo secret")
+    page.reload()
+    expect(draft).to_have_value("run: echo secret")
+    stage.federator("token", "revoke", "eve")
+    del stage.tokens["eve"]
+    draft.fill("run: echo secret 2")
+    expect(page.get_by_role("status")).to_contain_text("Your session has ended")
+    page.get_by_label("Token").fill(stage.tokens["admin"])
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(draft).to_have_value("")
+    assert page.evaluate("ticking") == 1
+    draft.fill("run: echo another")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
 def test_dispatcher_goes_and_comes_back(person: Callable[[str], Person], stage: Stage) -> None:
     page = person("admin").sign_in()
     expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")

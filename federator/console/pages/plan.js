@@ -15,6 +15,7 @@ export const title = "Plan";
 
 const DAY_S = 86400;
 const MOST = 5000;
+const MOST_DECISIONS = 1000;
 const PLAY_MS = 1500;
 const RANGES = /** @type {const} */ ([["1 h", 600, 3000], ["6 h", 3600, 18000], ["24 h", 7200, 79200], ["3 d", 14400, 244800]]);
 const WORDS = new Map(STATES);
@@ -316,14 +317,27 @@ class PlanPage {
 
 /** Recorded decisions that planned ahead, oldest first. @param {Record<string, any>} query @returns {Promise<any[]>} */
 async function decisions(query) {
-  return (await get("/v1/decisions", query)).filter((/** @type {any} */ row) => row.stages !== "quick");
+  return (await get("/v1/decisions", query)).filter(plannedAhead);
 }
 
-/** The first of them from then on; the API gives the newest of a time, so that it is looked for in longer and longer ones. @param {number} moment */
+/** @param {any} row */
+const plannedAhead = (row) => row.stages !== "quick";
+
+/** The first of them from then on, within a day. The API gives the newest of a time: a time that may have more is cut shorter. @param {number} moment */
 async function firstSince(moment) {
-  for (const span of [60, 600, 7200, DAY_S]) {
-    const rows = await decisions({ since: moment, until: moment + span, last: 1000 });
-    if (rows.length) return rows[0];
+  const end = Math.min(moment + DAY_S, now() + 60);
+  let from = moment;
+  let span = 60;
+  while (from < end) {
+    const rows = await get("/v1/decisions", { since: from, until: from + span, last: MOST_DECISIONS });
+    if (rows.length >= MOST_DECISIONS && span > 1) {
+      span /= 4;
+      continue;
+    }
+    const found = rows.find(plannedAhead);
+    if (found) return found;
+    from += span;
+    span *= 10;
   }
   return undefined;
 }
