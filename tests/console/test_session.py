@@ -47,7 +47,7 @@ def test_nothing_is_left_for_the_next_person(person: Callable[[str], Person], st
         "window.setInterval = (act, ms, ...more) => { window.ticking += ms === 1000; return made(act, ms, ...more); }"
     )
     eve.sign_in()
-    page.get_by_role("link", name="Submit").click()
+    page.get_by_role("link", name="Submit", exact=True).click()
     draft = page.get_by_label("Job file, as YAML")
     draft.fill("run: echo secret")
     page.reload()
