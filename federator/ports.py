@@ -303,7 +303,7 @@ class PolicyTrials(Protocol):
     """Simulates a proposed set of policies beside the one in force, somewhere else."""
 
     async def run(self, trial: PolicyTrial) -> TrialOutcome:
-        """Both sides of it. Raises `TooMany` while another is under way, `TooLarge` over the limits on time and memory, `Unavailable`."""
+        """Both sides of it. Raises `TooLarge` over the limits on time and memory, `Unavailable`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The parent's side of a simulation of two policy sets: one child process at a time, with limits on its time and memory."""
+"""The parent's side of a simulation of two policy sets: a child process, with limits on its time and memory."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from federator.kernel.errors import TooLarge, TooMany, Unavailable
+from federator.kernel.errors import TooLarge, Unavailable
 from federator.settings import LimitSettings
 from federator.wire.contrast import PolicyTrial, TrialOutcome
 
@@ -20,23 +20,10 @@ class ChildTrials:
 
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
-        self._busy = False
 
     async def run(self, trial: PolicyTrial) -> TrialOutcome:
         """See the port."""
-        if self._busy:
-            raise TooMany(
-                "another replay of policies is under way",
-                retry_after_s=AGAIN_S,
-                remedy="try again when it is over",
-            )
-        self._busy = True
-        try:
-            return await self._run(msgspec.msgpack.encode(trial))
-        finally:
-            self._busy = False
-
-    async def _run(self, given: bytes) -> TrialOutcome:
+        given = msgspec.msgpack.encode(trial)
         limits, pipe = self._limits, asyncio.subprocess.PIPE
         command = [sys.executable, "-m", WORKER, str(os.getpid()), str(limits.policy_replay_mib)]
         try:

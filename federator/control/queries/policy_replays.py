@@ -2,16 +2,19 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from federator.control.administration.policy_service import PolicyService
 from federator.control.queries.recorded_load import Recorded, Span
 from federator.kernel.clock import Clock
-from federator.kernel.errors import Invalid, NotSupported
+from federator.kernel.errors import Invalid, NotSupported, TooMany
 from federator.ports import PolicyTrials
 from federator.wire.contrast import PolicyReplay, PolicyTrial, ReplayRequest
 from federator.wire.recorded import RecordedJob
 
 PAGE = 1000
+AGAIN_S = 10.0
 
 
 class PolicyReplays:
@@ -32,9 +35,10 @@ class PolicyReplays:
         self._trials = trials
         self._clock = clock
         self._most_jobs = most_jobs
+        self._busy = False
 
     async def replay(self, asked: ReplayRequest) -> PolicyReplay:
-        """Simulate both sets on the load of that time. Raises `Invalid`, `NotSupported`, and what `PolicyTrials` does."""
+        """Simulate both sets on the load of that time. Raises `Invalid`, `NotSupported`, `TooMany` while another is under way, and what `PolicyTrials` does."""
         if self._trials is None:
             raise NotSupported("this dispatcher simulates nothing", remedy="run federator policy replay")
         span, began_s = self._span(asked), time.monotonic()
@@ -43,18 +47,19 @@ class PolicyReplays:
             return PolicyReplay(
                 version=version, since_at=span.since_at, until_at=span.until_at, problems=problems
             )
-        jobs, left_out, more = await self._load(span)
-        outcome = await self._trials.run(
-            PolicyTrial(
-                world=self._recorded.world(self._clock.now()),
-                jobs=tuple(jobs[::-1]),
-                since_at=span.since_at,
-                in_force=self._policies.text_in_force(),
-                proposed=asked.text,
-                left_out=left_out,
-                seed=asked.seed,
+        with self._alone():
+            jobs, left_out, more = await self._load(span)
+            outcome = await self._trials.run(
+                PolicyTrial(
+                    world=self._recorded.world(self._clock.now()),
+                    jobs=tuple(jobs[::-1]),
+                    since_at=span.since_at,
+                    in_force=self._policies.text_in_force(),
+                    proposed=asked.text,
+                    left_out=left_out,
+                    seed=asked.seed,
+                )
             )
-        )
         if outcome.contrast is None:
             raise Invalid(outcome.fault, field="$.last_s", remedy=outcome.remedy)
         cut = (
@@ -69,6 +74,21 @@ class PolicyReplays:
             troubles=outcome.troubles,
             took_s=time.monotonic() - began_s,
         )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """There is one at a time, from the gathering of its load on."""
+        if self._busy:
+            raise TooMany(
+                "another replay of policies is under way",
+                retry_after_s=AGAIN_S,
+                remedy="try again when it is over",
+            )
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
 
     def _span(self, asked: ReplayRequest) -> Span:
         now = self._clock.now()

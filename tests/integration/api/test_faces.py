@@ -1,6 +1,7 @@
 """Everything there is can be read, and the description says what the server does."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -125,10 +126,23 @@ async def test_a_replay_that_nobody_waits_for_ends(rig: Rig, monkeypatch: pytest
     core.policy_replays = PolicyReplays(
         core.recorded, core.policy_service, Endless(), core.clock, most_jobs=2
     )
-    asked = asyncio.create_task(rig.ask("POST", "/v1/policies/replay", "pat", json={"text": QUEUE}))
-    await asyncio.wait_for(begun.wait(), PATIENCE_S)
-    asked.cancel()
-    await asyncio.wait_for(ended.wait(), PATIENCE_S)
+    gathered, gather = list[object](), core.recorded.jobs
+
+    def counted(*words: Any, **options: Any) -> object:
+        gathered.append(words)
+        return gather(*words, **options)
+
+    monkeypatch.setattr(core.recorded, "jobs", counted)
+    for number in (1, 2):
+        asked = asyncio.create_task(rig.ask("POST", "/v1/policies/replay", "pat", json={"text": QUEUE}))
+        await asyncio.wait_for(begun.wait(), PATIENCE_S)
+        asking = rig.ask("POST", "/v1/policies/replay", "pat", json={"text": QUEUE})
+        second = await asyncio.wait_for(asking, PATIENCE_S)
+        assert (second.status, len(gathered)) == (429, number), "it is refused before its load is gathered"
+        begun.clear()
+        asked.cancel()
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
+        ended.clear()
 
 
 async def test_renting_is_paused_and_resumed(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""Two policy sets are simulated in a child process: one at a time, and within limits."""
+"""Two policy sets are simulated in a child process, within limits."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.kernel.errors import TooLarge, TooMany
+from federator.kernel.errors import TooLarge
 from federator.model.sites import SiteKind
 from federator.settings import LimitSettings
 from federator.solving.policy_trials import ChildTrials
@@ -36,18 +36,12 @@ async def test_both_sides_are_simulated_elsewhere() -> None:
     assert outcome.troubles == ()
 
 
-async def test_there_is_one_at_a_time_and_it_ends_in_time() -> None:
+async def test_it_ends_in_time() -> None:
     trials = ChildTrials(LimitSettings(policy_replay_s=0.3))
-    first = asyncio.create_task(trials.run(TRIAL))
-    await asyncio.sleep(0)
-    with pytest.raises(TooMany, match="another replay"):
-        await trials.run(TRIAL)
     began_s = time.monotonic()
     with pytest.raises(TooLarge, match="longer than 0"):
-        await first
-    assert time.monotonic() - began_s < 5.0
-    with pytest.raises(TooLarge, match="longer than"):
         await trials.run(TRIAL)
+    assert time.monotonic() - began_s < 5.0
 
 
 async def test_who_goes_away_leaves_no_process() -> None:
