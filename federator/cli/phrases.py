@@ -9,7 +9,7 @@ from federator.kernel.quantities import format_duration, parse_duration_s
 NONE = "-"
 DAY_S = 86_400.0
 DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
-_UTC = re.compile(r"\b(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d)(:\d\d)? UTC\b")
+_UTC = re.compile(r"\b(?:(\d\d\d\d-\d\d-\d\d) )?(\d\d:\d\d)(:\d\d)? UTC\b")
 """A moment in the dispatcher's sentences, see `planning.wording.moment`."""
 
 

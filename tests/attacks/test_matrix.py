@@ -65,6 +65,7 @@ MATRIX = {
     "GET /v1/jobs/{id}/outputs": READS,
     "GET /v1/jobs/{id}/tunnel": "o",
     "GET /v1/jobs/{id}/explain": PERSON,
+    "GET /v1/jobs/{id}/forecasts": PERSON,
     "POST /v1/preview": SUBMITS,
     "PUT /v1/blobs/{hash}": PERSON,
     "HEAD /v1/blobs/{hash}": PERSON,

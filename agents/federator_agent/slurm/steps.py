@@ -8,7 +8,6 @@ that have no end yet, unless standard output is a terminal to it.
 import asyncio
 import math
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -38,8 +37,6 @@ cat <&4 >&3 &
 cat <&3 4<&-
 kill $! 2>/dev/null
 """
-_SAID_OF_TASKS = re.compile(rb"srun: (?:error: \S+: task 0: [^\r\n]*|Force Terminated StepId=\S+)\r?\n")
-"""What srun tells of how a command ended, which its exit code says."""
 _ABORTED = b"srun: Job step aborted: "
 KILLED = 137
 
@@ -122,7 +119,7 @@ class StepChannel:
             if frame[0] != self._said_on or b"srun: " not in frame:
                 return frame
             self._aborted = self._aborted or _ABORTED in frame
-            if len(said := _SAID_OF_TASKS.sub(b"", frame)) > 1:
+            if len(said := b"".join(map(_without_srun, frame.splitlines(keepends=True)))) > 1:
                 return said
         return None
 
@@ -191,3 +188,12 @@ async def _after_the_first_line(step: Channel, port: int) -> bytes:
         elif frame[0] == END and tunnel.read_end(frame).exit_code == NOBODY_LISTENS:
             raise nobody_listens(port)
     raise Unavailable(f"Slurm starts no step in the job: {said.decode(errors='replace').strip()}")
+
+
+def _without_srun(line: bytes) -> bytes:
+    """A line without what srun tells of how a command ended, which its exit code says."""
+    before, _, said = line.partition(b"srun: ")
+    of_task = said.startswith(b"error: ") and b": task 0: " in said
+    return (
+        before if said.endswith(b"\n") and (of_task or said.startswith(b"Force Terminated StepId=")) else line
+    )
