@@ -11,6 +11,7 @@ from federator.control.queries.job_lists import NEWEST_FIRST, Sorting
 from federator.control.queries.job_orders import Key
 from federator.kernel.errors import Invalid
 
+LONGEST_ID = 100
 NUMBERS = frozenset(
     {"deadline", "ends", "finished", "gpus", "priority", "spent", "started", "starts", "submitted"}
 )
@@ -27,6 +28,10 @@ def cursor_of(key: Key, sorting: Sorting) -> str:
 def read_cursor(text: str, sorting: Sorting) -> Key:
     """The place. Raises `Invalid` for one of another order."""
     if sorting == NEWEST_FIRST:
+        if len(text) > LONGEST_ID:
+            raise Invalid(
+                "is no id of a job", field="?after", remedy="send what the page before gave as next_after"
+            )
         return "", text
     try:
         value, name = msgspec.msgpack.decode(

@@ -31,9 +31,10 @@ WAITING = f"""{_FIFO}umask 077; mkfifo "$f" || exit 74
 exec 3<"$f"; read -r first <&3; kill $late; rm -f "$f"
 [ "$first" = begun ] || {{ echo 'nobody gave this job its input' >&2; exit 125; }}
 read -r code <&3 || code=129
+cat <&3 >/dev/null
 exit "$code"
 """
-"""What the job runs. It reads the code from whoever has opened the pipe; should that one be killed, the pipe ends."""
+"""What the job runs. It reads the code from whoever has opened the pipe; should that one be killed, the pipe ends. It waits for that end: with the job its processes are killed, and who is attached would be told of that."""
 INSIDE = f"""{_FIFO}n=0; until [ -p "$f" ]; do n=$((n + 1)); [ $n -lt 100 ] || exit 125; sleep 0.1; done
 trap : HUP INT QUIT TERM; exec 3>"$f"; echo begun >&3
 [ ! -t 1 ] || printf '\\r'; "$@" 3>&-; code=$?; echo $code >&3; exit $code

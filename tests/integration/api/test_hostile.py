@@ -93,10 +93,19 @@ async def doors(rig: Rig) -> Doors:
 
 # ------------------------------------------------------------------------------------------------------------- who may
 
+ASKED_OTHERWISE = {
+    ("GET", "/v1/events"),
+    ("GET", link.PATH),
+    ("POST", "/v1/session"),
+    ("POST", "/v1/session/start"),
+    ("DELETE", "/v1/session"),
+}
+"""Streams, which do not end, and a browser's session, which opens to the console's own page only: see `test_browser_session`."""
+
 
 @pytest.mark.parametrize(
     "route",
-    [route for route in ROUTES if (route.method, route.path) not in {("GET", "/v1/events"), ("GET", link.PATH)}],
+    [route for route in ROUTES if (route.method, route.path) not in ASKED_OTHERWISE],
     ids=name_of,
 )  # fmt: skip
 async def test_the_gate_opens_to_whom_the_table_names_and_to_nobody_else(doors: Doors, route: Route) -> None:
