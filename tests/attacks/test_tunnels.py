@@ -129,9 +129,10 @@ async def test_frames_pass_both_ways_and_the_timeline_says_so_without_arguments(
 
 
 async def test_an_agent_that_keeps_no_terminals_is_not_told_of_them(
-    rig: Rig, agent: HttpAgent, job: str
+    rig: Rig, agent: HttpAgent, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would refuse the message, and with it its whole session."""
+    monkeypatch.setattr(serving, "DIAL_S", 0.5)
     async with asked(rig, job, Exec(("bash",), tty=True, keep=True)):
         assert (await told(agent)).request == Exec(("bash",), tty=True)
     async with asked(rig, job, tunnel.Attach()) as person:
@@ -141,7 +142,10 @@ async def test_an_agent_that_keeps_no_terminals_is_not_told_of_them(
 
 
 @pytest.mark.parametrize("request_", [Exec(("bash",), tty=True, keep=True), tunnel.Attach()])
-async def test_an_agent_that_keeps_terminals_is_told_so(rig: Rig, request_: Request) -> None:
+async def test_an_agent_that_keeps_terminals_is_told_so(
+    rig: Rig, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "DIAL_S", 0.5)
     agent = await rig.agent(knows=(link.TUNNELS, link.TERMINALS))
     async with asked(rig, (await running(rig, "north")).job, request_):
         assert (await told(agent)).request == request_
