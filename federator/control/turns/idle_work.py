@@ -10,9 +10,8 @@ from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
 from federator.control.reports.measurements import Measurements
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import TERMINAL, JobStatus, Outcome, TerminalReason
-
-ENDING = TERMINAL | {JobStatus.CANCELLING}
+from federator.model.jobs import JobStatus, Outcome, TerminalReason
+from federator.model.placements import Order
 
 
 async def end_idle_work(
@@ -24,14 +23,22 @@ async def end_idle_work(
         return
     idle_s = {placement.id: used.idle_s for placement, used in measurements.idle(min(limits_s))}
 
-    def end(changes: Changes, name: str) -> None:
+    def due(name: str) -> bool:
         placement = records.placements[name]
         job = records.jobs[placement.job]
         limit_s = authority.said(job.queue).max_idle_s
-        if limit_s is None or idle_s[name] < limit_s or job.status in ENDING or job.placement != name:
+        runs = job.placement == name and job.status is JobStatus.RUNNING and placement.order is Order.RUN
+        return runs and limit_s is not None and idle_s[name] >= limit_s
+
+    def end(changes: Changes, name: str) -> None:
+        if not due(name):
             return
-        because = f"its GPUs did nothing for {format_duration(idle_s[name] // 60 * 60)}; queue {job.queue} ends such work after {format_duration(limit_s)}"
+        placement = records.placements[name]
+        job = records.jobs[placement.job]
+        limit_s = authority.said(job.queue).max_idle_s or 0.0
+        idle = format_duration(idle_s[name] // 60 * 60)
+        because = f"its GPUs did nothing for {idle}; queue {job.queue} ends such work after {format_duration(limit_s)}"
         event_writer.job(changes, job, "cancel", because, outcome=Outcome(TerminalReason.CANCELLED, because))
         event_writer.stop(changes, placement, because, sent=True)
 
-    await write_each(records, list(idle_s), end)
+    await write_each(records, list(filter(due, idle_s)), end)

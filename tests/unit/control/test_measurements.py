@@ -108,3 +108,6 @@ async def test_work_that_idles_ends_where_its_queue_says_so_and_nowhere_else() -
     )
     assert ended.outcome is not None
     assert ended.outcome.detail == "its GPUs did nothing for 2h; queue strict ends such work after 1h"
+    revision = world.core.records.revision
+    await world.turn()
+    assert world.core.records.revision == revision, "what may idle for longer is not written again and again"
