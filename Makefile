@@ -16,14 +16,14 @@ export PYTHONDONTWRITEBYTECODE :=
 # Who takes long is not waited for while others could run.
 QUICK := -n 2 --dist worksteal
 # They wait more than they work; those that share a cluster take turns, and the longest begin (tests/conftest.py).
-REAL := -m real -n 5 --dist loadgroup --no-loadscope-reorder
+REAL := -m "real and not slow" -n 5 --dist loadgroup --no-loadscope-reorder
 # With ARGS one of the two parts may have nothing to run, which pytest calls 5.
 NONE_IS_FINE = $(if $(ARGS),|| [ $$? = 5 ])
 LINTED := federator agents providers policies tests tools docs/conf.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help picture testbed-oidc testbed-console demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz kills docs site lock clean
+.PHONY: help picture images bundle manifests testbed-images testbed-helm testbed-oidc testbed-console testbed-frameworks demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz histories kills docs site lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -61,7 +61,7 @@ unit: $(VENV)/.dev-installed  ## the quick tests only: no real processes, and no
 	@$(BIN)/python -m pytest -m "not real and not slow" $(QUICK) $(ARGS)
 
 nightly: $(VENV)/.dev-installed  ## ten times the examples of each property, every planted bug, and SEEDS=1000 of sim (an hour or two)
-	@FEDERATOR_NIGHTLY=1 $(BIN)/python -m pytest -m "slow and not real" $(QUICK) -o timeout=0 $(ARGS)
+	@FEDERATOR_NIGHTLY=1 $(BIN)/python -m pytest -m slow $(QUICK) -o timeout=0 $(ARGS)
 	@$(MAKE) sim SEEDS=$(or $(SEEDS),1000)
 
 testbed-kubernetes:  ## build a Kubernetes for the tests, once, outside the tree (ten minutes)
@@ -69,6 +69,15 @@ testbed-kubernetes:  ## build a Kubernetes for the tests, once, outside the tree
 
 testbed-oidc:  ## install an OpenID Connect provider for the tests, once, outside the tree (half a minute)
 	@tests/testbeds/oidc/build.sh
+
+testbed-frameworks:  ## install Open MPI, Dask and Ray for the tests of launchers, once, outside the tree (a quarter of a minute)
+	@tests/testbeds/frameworks/build.sh
+
+testbed-images: $(VENV)/.dev-installed  ## get what the tests build images from, once, outside the tree (a minute; wants mmdebstrap)
+	@tests/testbeds/images/build.sh
+
+testbed-helm:  ## get helm, once, outside the tree (some seconds)
+	@tests/testbeds/helm/build.sh
 
 picture: $(VENV)/.dev-installed  ## take the picture of the plan that the README shows, from the demonstration (a minute)
 	@$(BIN)/python -m tests.console.picture docs/plan.png
@@ -91,6 +100,9 @@ sim: $(VENV)/.dev-installed  ## SEEDS=100 federations on virtual time, with ever
 fuzz: $(VENV)/.dev-installed  ## N=5000 inputs that nobody would write, for everything that reads from outside
 	@FEDERATOR_FUZZ=$(or $(N),2000) $(BIN)/python -m pytest -s tests/attacks/test_fuzzing.py -o timeout=0 $(ARGS)
 
+histories: $(VENV)/.dev-installed  ## SEEDS=200 histories of what clients are told while dispatchers, etcd, links, disks and clocks fail, from seed FROM=0 (half an hour; wants root for disks)
+	@$(BIN)/python -m tests.histories --seeds $(or $(SEEDS),200) --from $(or $(FROM),0)
+
 kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills
 
@@ -104,6 +116,15 @@ site: $(DOCS_VENV)/.installed  ## make a site of the documentation in build/site
 
 lock: $(LOCK_VENV)/.installed  ## resolve the dependencies again and write requirements/*.txt
 	@$(LOCK_VENV)/bin/python tools/lock.py $(ARGS)
+
+images: $(VENV)/.dev-installed  ## build the container images with docker, podman or buildah (BASE=image, NAME=registry.example.org/, ARGS go to the engine)
+	@$(BIN)/python -m tools.images $(if $(BASE),--base=$(BASE)) $(if $(NAME),--name=$(NAME)) $(ARGS)
+
+bundle: $(VENV)/.demo-installed  ## make the archive that plain hosts are installed from, in dist (ARGS=--packages for hosts without a network)
+	@$(BIN)/python -m tools.bundle $(ARGS)
+
+manifests: $(VENV)/.dev-installed  ## make the plain manifests of deploy/kubernetes from the chart (wants helm, or testbed-helm)
+	@$(BIN)/python -m tools.manifests
 
 clean:  ## remove the environments and everything built or cached
 	@rm -rf $(VENV) $(LOCK_VENV) $(DOCS_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

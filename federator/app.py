@@ -17,12 +17,13 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 from aiohttp import web
 
 from federator.api.certificate import Certificate
@@ -30,12 +31,10 @@ from federator.api.listener import make_connections, serving
 from federator.api.server import build_app
 from federator.api.standby import build_standby
 from federator.assembly import Core, assemble
-from federator.config import adapter_of
+from federator.config import adapter_of, changed_keys
 from federator.control.administration.policy_service import Compiled
 from federator.control.administration.user_data import user_data
-from federator.control.maintenance.reconciliation import FLAG as RECONCILING
-from federator.control.record.leadership import ALIVE_KEY, LedProvider, Reign
-from federator.control.record.records import Flag, row_key
+from federator.control.record.leadership import LedProvider, Reign
 from federator.control.record.signer import Signer
 from federator.couriers import courier_of_alerts, courier_to
 from federator.exporting.address import Address, read_address
@@ -43,16 +42,23 @@ from federator.exporting.files import FileTarget
 from federator.exporting.syslog import SyslogTarget
 from federator.kernel import systemd
 from federator.kernel.clock import SystemClock, parse_clock
-from federator.kernel.errors import Conflict, Invalid, NotFound, Transient
-from federator.ports import Blobs, IdentityProvider, LedgerTarget, Provider, Put, Store, Transaction
+from federator.kernel.errors import Invalid, Transient
+from federator.ports import (
+    Archive,
+    Blobs,
+    IdentityProvider,
+    LedgerTarget,
+    Provider,
+    SpanTarget,
+    Store,
+)
 from federator.retry import Backoff, retried
 from federator.settings import Settings
 from federator.solving.child import ChildSolver
 from federator.solving.policy_trials import ChildTrials
 from federator.store.blobs import FileBlobs
-from federator.store.shared import open_shared
+from federator.store.shared import open_bucket, open_shared
 from federator.store.sqlite import SqliteStore
-from federator.store.sqlite_file import adopt
 from federator.telemetry import configure_logging
 from federator_policies.documents import compile_set, load
 from federator_providers.limits import LimitedProvider
@@ -66,21 +72,42 @@ LOOKOUT_NICENESS = 15
 """Turns go before plans of the whole line."""
 GC_THRESHOLD = (20_000, 20, 20)
 """Python's own makes a dispatcher spend a sixth of a large submission on looking for cycles, of which there are next to none."""
+THREADS = 64
+"""For what blocks on a disk or, with a bucket, on its server."""
+SCRATCH = "on-its-way"
+"""Folder for blobs that come from or go to a bucket."""
 ADDRESS_FILE = "address"
 CA_FILE = "ca.pem"
 ADMIN_TOKEN_FILE = "admin.token"  # noqa: S105 - the name of a file
 
 
-async def serve(settings: Settings, *, started: Callable[[str], None] = print) -> None:
-    """Run a dispatcher until SIGINT or SIGTERM. `started` is called with the address once it answers for the first time."""
-    configure_logging(level=settings.log_level)
+async def serve(
+    settings: Settings,
+    *,
+    started: Callable[[str], None] = print,
+    read: Callable[[], Settings] | None = None,
+) -> None:
+    """Run a dispatcher until SIGINT or SIGTERM. `started` is called with the address once it answers for the first time.
+
+    At SIGHUP it reads its certificate again, and by `read` its settings, of which it says what a restart would change.
+    """
+    configure_logging(level=settings.log_level, as_json=settings.log_format == "json")
     gc.set_threshold(*GC_THRESHOLD)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "blocking"))
     stopped = _stop_signals()
     tls = settings.server.tls
     certificate = None if tls is None else Certificate(tls)
-    reload = (lambda: certificate.look(asked=True)) if certificate else (lambda: None)
+    tasks = [asyncio.ensure_future(systemd.beat())]
+    if certificate:
+        tasks.append(asyncio.ensure_future(certificate.watch()))
+
+    def reload() -> None:
+        if certificate:
+            certificate.look(asked=True)
+        if read:
+            _tell_changes(settings, read)
+
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
-    watching = asyncio.ensure_future(certificate.watch() if certificate else asyncio.sleep(0))
     host = settings.server.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, settings.server.port), family=family, backlog=1024)
@@ -89,7 +116,8 @@ async def serve(settings: Settings, *, started: Callable[[str], None] = print) -
         while not stopped.is_set():
             await process.live()
     finally:
-        watching.cancel()
+        for task in tasks:
+            task.cancel()
         listener.close()
 
 
@@ -144,13 +172,14 @@ class Dispatcher:
             reign = self._reign(store)
             if await self._until_stopped(self._take_over(reign)) is None:
                 await store.close()
+                await asyncio.to_thread(blobs.close)
                 return
             solver = ChildSolver(spare=True)
             core = self._assemble(store, blobs, reign, solver)
             try:
                 if self._settings.turn.solver:
                     await solver.launch()  # the first job that comes does not wait for its imports
-                await self._until_stopped(core.start(), or_lost=reign)
+                await self._until_stopped(_start(core), or_lost=reign)
             except BaseException:
                 await core.stop()
                 raise
@@ -168,8 +197,6 @@ class Dispatcher:
                     self._say_started()
                 await self._until_stopped(core.reign.lost())
                 log.info("stopping: work at sites goes on")
-                if self._stopped.is_set():
-                    systemd.tell(systemd.STOPPING)
         finally:
             await core.stop()
             gc.unfreeze()
@@ -202,11 +229,18 @@ class Dispatcher:
 
     async def _open(self) -> tuple[Store, Blobs]:
         """The store, and what is too large for it. A cluster that does not answer is asked again."""
-        etcd = self._settings.store.etcd
+        etcd, s3, scratch = self._settings.store.etcd, self._settings.store.s3, self._state_dir / SCRATCH
         if etcd is None:
             store = SqliteStore.open(self._state_dir / "store.db", SystemClock())
-            return store, FileBlobs(self._state_dir / "blobs")
-        return await retried(lambda: open_shared(etcd), STORE_BACKOFF, on=Transient, failed=self._in_trouble)
+            if s3 is None:
+                return store, FileBlobs(self._state_dir / "blobs")
+            try:
+                return store, await open_bucket(store, s3, scratch)
+            except BaseException:
+                await store.close()
+                raise
+        shared = partial(open_shared, etcd, s3, scratch)
+        return await retried(shared, STORE_BACKOFF, on=Transient, failed=self._in_trouble)
 
     def _reign(self, store: Store) -> Reign:
         etcd = self._settings.store.etcd
@@ -229,7 +263,7 @@ class Dispatcher:
 
     def _assemble(self, store: Store, blobs: Blobs, reign: Reign, solver: ChildSolver) -> Core:
         settings = self._settings
-        return assemble(
+        core = assemble(
             settings=settings,
             clock=self._clock,
             store=store,
@@ -247,8 +281,11 @@ class Dispatcher:
             identity=_identity(settings),
             signer=Signer(self._state_dir),
             trials=ChildTrials(settings.limits),
+            archive=_archive(settings, blobs, self._state_dir),
             targets={text: _target(read_address(text)) for text in settings.ledger.export},
         )
+        core.spans = _span_target(settings)
+        return core
 
     def _provider(self, name: str, reign: Reign) -> Provider:
         """It acts for the leader only, and not too often."""
@@ -262,43 +299,6 @@ class Dispatcher:
             self._started = None
 
 
-async def adopt_store(settings: Settings) -> str:
-    """Take a restored store for the present one: another incarnation, which is returned, and a phase in which first everybody is heard.
-
-    Raises `Conflict` or `Unavailable` while a dispatcher uses it, `NotFound` when there is none.
-    """
-    flag = Flag(RECONCILING, on=True, who="store adopt", at=parse_clock(settings.clock).now())
-    mark = Transaction(puts=(Put(row_key(flag), msgspec.json.encode(flag)),))
-    if settings.store.etcd is None:
-        path = _prepare_state_dir(settings) / "store.db"
-        if not await asyncio.to_thread(path.exists):
-            raise NotFound(f"there is no store {path}", remedy="restore it there first, or give --config")
-        embedded = SqliteStore.open(path, SystemClock())
-        await embedded.commit(mark)
-        await embedded.close()
-        return adopt(path)
-    store, _ = await open_shared(settings.store.etcd)
-    try:
-        await _nobody_leads(store, settings.store.etcd.term_s)
-        await store.commit(mark)
-        return await store.adopt()
-    finally:
-        await store.close()
-
-
-async def _nobody_leads(store: Store, term_s: float) -> None:
-    """Wait for the end of a term, which a restored cluster counts from its start. Raises `Conflict` if it is renewed."""
-    item = await store.get(ALIVE_KEY)
-    for _ in range(math.ceil(2 * term_s) + 5):
-        present = await store.get(ALIVE_KEY)
-        if present is None:
-            return
-        if item is None or present.revision != item.revision:
-            break
-        await asyncio.sleep(1.0)
-    raise Conflict("a dispatcher leads on this store", remedy="stop all dispatchers first")
-
-
 def _prepare_state_dir(settings: Settings) -> Path:
     state_dir = Path(settings.state_dir).expanduser()
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -309,9 +309,38 @@ def _stop_signals() -> asyncio.Event:
     """Set by a signal that asks us to end."""
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        asked.set()
+        systemd.end_soon()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, asked.set)
+        loop.add_signal_handler(number, stop)
     return asked
+
+
+def _tell_changes(settings: Settings, read: Callable[[], Settings]) -> None:
+    """Say of the settings as they are written now what this process does not go by."""
+    try:
+        changed = changed_keys(settings, read())
+    except (Invalid, ExceptionGroup) as error:
+        faults = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+        for fault in faults:
+            log.error("the settings have a mistake, and all goes on as before: %s", fault)  # noqa: TRY400 - told, with the key
+        return
+    if changed:
+        log.warning(
+            "changed settings hold after a restart, through which work at sites goes on: %s",
+            ", ".join(changed),
+        )
+    else:
+        log.info("the settings are those in force")
+
+
+async def _start(core: Core) -> None:
+    """What this reign writes sorts after what was written before it."""
+    await core.reign.order(core.ids)
+    await core.start()
 
 
 async def _introduce(core: Core, state_dir: Path, address: str, ca: str) -> None:
@@ -351,6 +380,19 @@ def _compile(text: str) -> Compiled:
     return Compiled(tuple(each.stored() for each in documents), compile_set(documents))
 
 
+def _span_target(settings: Settings) -> SpanTarget | None:
+    """Where traces of jobs go, if anywhere."""
+    if settings.traces is None:
+        return None
+    try:
+        from federator.exporting.otlp import OtlpSpans  # noqa: PLC0415 - an extra that many dispatchers go without
+    except ImportError as error:
+        raise Invalid(
+            f"{error.name} is not installed", field="$.traces", remedy="pip install federator[traces]"
+        ) from error
+    return OtlpSpans(settings.traces, settings.federation, version("federator"))
+
+
 def _target(address: Address) -> LedgerTarget:
     """What keeps the ledger at that address."""
     match address.scheme:
@@ -368,6 +410,18 @@ def _target(address: Address) -> LedgerTarget:
             return S3Target(address)
         case _:
             return SyslogTarget(address)
+
+
+def _archive(settings: Settings, blobs: Blobs, state_dir: Path) -> Archive | None:
+    """Where jobs that have ended go from memory; None: they stay there until they are dropped."""
+    if not settings.retention.recent_jobs:
+        return None
+    try:
+        from federator.archive import ParquetArchive  # noqa: PLC0415 - an extra that small dispatchers go without
+    except ImportError:
+        log.warning("DuckDB is not installed, so there is no archive: pip install federator[archive]")
+        return None
+    return ParquetArchive(blobs, state_dir)
 
 
 def _identity(settings: Settings) -> IdentityProvider | None:

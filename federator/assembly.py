@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from federator.control.administration.admission import Admission
+from federator.control.administration.archive_search import ArchiveSearch
 from federator.control.administration.authority import AuthorityInForce
 from federator.control.administration.policy_service import Compile, PolicyService
 from federator.control.administration.sign_in import SignIn
@@ -18,11 +19,13 @@ from federator.control.administration.tunnels import TunnelService
 from federator.control.administration.visibility import Visibility
 from federator.control.leases.executor import Executor, UserData
 from federator.control.leases.rented_sites import check_rented_sites, rented_sites
+from federator.control.maintenance.archive_writer import ArchiveWriter
 from federator.control.maintenance.ledger_export import LedgerExport
 from federator.control.maintenance.reconciliation import Reconciliation
 from federator.control.maintenance.retention import Retention
 from federator.control.maintenance.sweeper import Sweeper
 from federator.control.messages.alerts import Alerts
+from federator.control.messages.job_traces import JobTraces
 from federator.control.messages.notifications import Notifications, Reach
 from federator.control.messages.platform_alerts import PlatformAlerts
 from federator.control.queries.expectations import Expectations
@@ -31,6 +34,7 @@ from federator.control.queries.policy_replays import PolicyReplays
 from federator.control.queries.recorded_load import Recorded
 from federator.control.queries.timetables import Timetables
 from federator.control.queries.views import Views
+from federator.control.record.archived_jobs import ArchivedJobs
 from federator.control.record.chain import Chain
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.event_writer import EventWriter
@@ -39,12 +43,13 @@ from federator.control.record.records import Records
 from federator.control.record.shares import Shares
 from federator.control.record.signer import Signer
 from federator.control.reports.fencing import Fences
-from federator.control.reports.history import History
+from federator.control.reports.history import KEPT, History
 from federator.control.reports.inventory import Inventory
-from federator.control.reports.measurements import Measurements
 from federator.control.reports.statuses import StatusHandler
 from federator.control.submission.acceptance import Acceptance
 from federator.control.submission.intake import Intake
+from federator.control.submission.local_jobs import LocalJobIntake
+from federator.control.submission.past_work import PastWork
 from federator.control.submission.series import SeriesService
 from federator.control.submission.series_runs import SeriesRuns
 from federator.control.turns.committer import Committer
@@ -54,8 +59,10 @@ from federator.control.turns.set_aside import SetAside
 from federator.control.turns.turn import Turn
 from federator.hub import Hub
 from federator.kernel.clock import Clock
+from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.kernel.ids import IdSource
 from federator.ports import (
+    Archive,
     Blobs,
     Courier,
     IdentityProvider,
@@ -64,12 +71,16 @@ from federator.ports import (
     PolicyTrials,
     Provider,
     Solver,
+    SpanTarget,
     Store,
 )
 from federator.retry import supervise
 from federator.settings import Settings
 
 log = logging.getLogger(__name__)
+
+OLDER_RUNS, PORTION = 5_000, 100
+"""Most jobs of the archive that run times are learned from at start, and so many at once."""
 
 
 @dataclass
@@ -114,6 +125,8 @@ class Core:
     timetables: Timetables
     sign_in: SignIn
     exports: tuple[LedgerExport, ...] = ()
+    spans: SpanTarget | None = None
+    """Where traces of jobs go; None: nowhere."""
     ready: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -133,6 +146,7 @@ class Core:
         self.records.lead(self.reign)
         await self.records.load()
         check_rented_sites(self.records, self.settings.providers)
+        await self.sweeper.retention.archive.begin()
         await self.chain.begin()
         self._tasks.append(asyncio.create_task(supervise("ledger", self.chain.run), name="ledger"))
         for export in self.exports:
@@ -140,6 +154,7 @@ class Core:
             self._tasks.append(asyncio.create_task(supervise(name, export.run), name=name))
         await self.decisions.load_index()
         self.history.load(self.records)
+        self._tasks.append(asyncio.create_task(self.learn_older(), name="history"))
         log.info(
             "term %d: %d jobs, %d of them open",
             self.reign.number,
@@ -150,6 +165,9 @@ class Core:
         self.hub.start(term=self.reign.number)
         self.records.subscribe(self.turn.occasion.note)
         self.records.subscribe(self.notifications.note)
+        if self.spans is not None and self.settings.traces is not None:
+            traces = JobTraces(self.records, self.clock, self.spans, share=self.settings.traces.share)
+            self.records.subscribe(traces.note)
         self.alerts.subscribe(self.notifications.note_alert)
         self.inventory.subscribe(self.turn.occasion.hear)
         for subscribe in (self.records.subscribe, self.inventory.subscribe):
@@ -173,9 +191,22 @@ class Core:
             ("alerts", self.alerts.run),
             ("notifications", self.notifications.run),
             ("series", self.series_runs.run),
+            ("expansion of arrays", self.intake.expansion.run),
             ("last use of tokens", self.sign_in.run),
         ):
             self._tasks.append(asyncio.create_task(supervise(name, loop), name=name))
+
+    async def learn_older(self) -> None:
+        """Learn from the archive as it is now: what ends from here on is learned as it ends."""
+        archived = self.views.search.archived
+        try:
+            jobs = await archived.runs(archived.parts(), KEPT, OLDER_RUNS)
+        except (NotFound, Damaged, Unavailable) as error:
+            log.warning("run times of jobs in the archive are not learned from: %s", error)
+            return
+        for start in range(0, len(jobs), PORTION):
+            self.history.learn_older(jobs[start : start + PORTION], self.records)
+            await asyncio.sleep(0)
 
     async def _reconcile(self) -> None:
         """Hear everybody; only then tell anybody what to do, and do anything."""
@@ -195,8 +226,13 @@ class Core:
         await self.lookouts.close()
         for provider in self.providers.values():
             await provider.close()
+        if self.views.search.archived.archive is not None:
+            await asyncio.to_thread(self.views.search.archived.archive.close)
         await self.reign.resign()
         await self.records.store.close()
+        if self.spans is not None:
+            await self.spans.close()
+        await asyncio.to_thread(self.blobs.close)
 
 
 def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
@@ -218,19 +254,21 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     identity: IdentityProvider | None = None,
     targets: Mapping[str, LedgerTarget] = MappingProxyType({}),
     trials: PolicyTrials | None = None,
+    archive: Archive | None = None,
 ) -> Core:
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
     ids = ids or IdSource(clock)
     records, writer = Records(store), EventWriter(clock, ids)
-    history = History(corrects=settings.turn.learn)
-    inventory = Inventory(clock, settings.link, settings.limits, Measurements(records))
+    history, shares = History(corrects=settings.turn.learn), Shares(records.held_counts, settings.limits)
+    inventory = Inventory(clock, settings.link, settings.limits, records)
     observer = _observer(settings, records, inventory, history, clock, SetAside(records, writer))
-    progress = StatusHandler(records, writer, history, inventory.measurements)
+    progress = StatusHandler(records, blobs, writer, history, inventory.measurements)
     decisions = DecisionLog(records, settings.retention, solver)
     chain = Chain(records, clock, signer or Signer())
     exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
-    shares = Shares(records.held_counts, settings.limits)
-    retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares)
+    search = ArchiveSearch(ArchivedJobs(records, archive if settings.retention.recent_jobs else None))
+    older = ArchiveWriter(records, search.archived, blobs, ids)
+    retention = Retention(records, blobs, decisions, clock, settings.retention, chain, shares, older)
     visibility = Visibility(records, AuthorityInForce(records), by_team=settings.visibility.jobs == "team")
     notifications = Notifications(records, writer, settings.notifications, reach)
     acceptance = Acceptance(
@@ -240,12 +278,11 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     absent_s = settings.oidc.absent_s if settings.oidc is not None else None
     turn = _turn(settings, records, observer, writer, solver, decisions, ids)
     series = SeriesService(records, writer, acceptance, settings.limits, shares, visibility, absent_s)
-    intake = Intake(records, writer, acceptance, series)
+    intake = Intake(records, writer, acceptance, series, PastWork(records, search, visibility))
     expectations = Expectations(records, observer.jobs, clock)
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
-    executor = _executor(settings, records, writer, inventory, progress, providers, user_data(admission))
     reconciliation = Reconciliation(records, writer, inventory, progress, providers, settings.federation)
-    recorded = Recorded(records, inventory, history, settings.providers)
+    recorded = Recorded(records, inventory, history, settings.providers, search.archived)
     policies = PolicyService(records, writer, compile_policies)
     most = settings.limits.policy_replay_jobs
     return Core(
@@ -263,7 +300,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         progress=progress,
         sites=Sites(records, writer, inventory, progress),
         views=_views(
-            settings, records, inventory, observer, turn, explainer, expectations, writer, series, visibility
+            settings, records, inventory, observer, turn, explainer, writer, series, visibility, search
         ),
         policy_service=policies,
         policy_replays=PolicyReplays(recorded, policies, trials, clock, most_jobs=most),
@@ -272,9 +309,9 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         authority=visibility.authority,
         visibility=visibility,
         decisions=decisions,
-        hub=_hub(settings, records, admission, inventory, reconciliation, ids),
+        hub=_hub(settings, records, writer, admission, inventory, reconciliation, visibility, ids),
         turn=turn,
-        executor=executor,
+        executor=_executor(settings, records, writer, inventory, progress, providers, user_data(admission)),
         fences=Fences(records, inventory, progress, clock, look_s=settings.link.look_s),
         reconciliation=reconciliation,
         sweeper=_sweeper(settings, records, writer, inventory, providers, retention),
@@ -338,12 +375,14 @@ def _alerts(  # noqa: PLR0913, PLR0917 - what it joins
     )
 
 
-def _hub(
+def _hub(  # noqa: PLR0913, PLR0917 - what it joins
     settings: Settings,
     records: Records,
+    event_writer: EventWriter,
     admission: Admission,
     inventory: Inventory,
     reconciliation: Reconciliation,
+    visibility: Visibility,
     ids: IdSource,
 ) -> Hub:
     return Hub(
@@ -351,8 +390,10 @@ def _hub(
         admission=admission,
         inventory=inventory,
         progress=reconciliation,
+        local_jobs=LocalJobIntake(records, event_writer, inventory, lambda: visibility.authority.now),
         settings=settings.link,
         ids=ids,
+        trace_share=settings.traces.share if settings.traces is not None else 0.0,
     )
 
 
@@ -384,23 +425,26 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
     observer: Observer,
     turn: Turn,
     explainer: Explainer,
-    expectations: Expectations,
     event_writer: EventWriter,
     series: SeriesService,
     visibility: Visibility,
+    search: ArchiveSearch,
 ) -> Views:
-    return Views(
+    views = Views(
         records=records,
         inventory=inventory,
         observer=observer,
         turn=turn,
         explainer=explainer,
-        expectations=expectations,
+        expectations=explainer.expectations,
         event_writer=event_writer,
         series=series,
         visibility=visibility,
         providers=settings.providers,
+        search=search,
     )
+    search.archived.summary = views.summary
+    return views
 
 
 def _executor(

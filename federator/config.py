@@ -24,8 +24,10 @@ from federator.settings import (
     LimitSettings,
     OidcSettings,
     PersonSettings,
+    S3Settings,
     ServerSettings,
     Settings,
+    TraceSettings,
 )
 from federator.solving.frames import STAGES
 from federator.wire.faults import read_whole, told_in
@@ -65,6 +67,20 @@ def load_settings(
         return settings
 
     return read_whole(read, document, path)
+
+
+def changed_keys(old: Settings, new: Settings) -> list[str]:
+    """The keys, such as `$.turn.solver_limit_s`, whose values differ. Values are left out: some are secret."""
+
+    def differing(was: object, becomes: object, key: str) -> list[str]:
+        if not (isinstance(was, dict) and isinstance(becomes, dict)):
+            return [] if was == becomes else [key]
+        names = sorted(was.keys() | becomes.keys())
+        return [
+            each for name in names for each in differing(was.get(name), becomes.get(name), f"{key}.{name}")
+        ]
+
+    return differing(msgspec.to_builtins(old), msgspec.to_builtins(new), "$")
 
 
 def _overrides(state_dir: str | None, port: int | None) -> dict[str, str | int]:
@@ -111,8 +127,12 @@ def check(settings: Settings) -> None:
     _check_server(settings.server)
     _check_retention(settings)
     _check_etcd(settings)
+    if settings.store.s3 is not None:
+        _check_s3(settings.store.s3)
     _check_ledger(settings.ledger)
     _check_messages(settings)
+    if settings.traces is not None:
+        _check_traces(settings.traces)
     if settings.oidc is not None:
         _check_oidc(settings.oidc, settings.clock)
     if settings.leases.slack_s < 4 * settings.leases.poll_s:
@@ -260,6 +280,23 @@ def _check_messages(settings: Settings) -> None:
         )
 
 
+def _check_traces(traces: TraceSettings) -> None:
+    url = urlsplit(traces.endpoint)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise Invalid(
+            "is not a URL",
+            field="$.traces.endpoint",
+            remedy="write the whole of it, such as http://127.0.0.1:4318/v1/traces",
+        )
+    if url.username or url.password:
+        raise Invalid(
+            "holds a password", field="$.traces.endpoint", remedy="write it into traces.headers_file instead"
+        )
+    if not 0.0 < traces.share <= 1.0:
+        raise Invalid("must be above 0 and at most 1", field="$.traces.share")
+    Way(ca=traces.ca, ca_field="$.traces.ca")
+
+
 def _check_oidc(oidc: OidcSettings, clock: str) -> None:
     if clock != "system":
         raise Invalid("needs the real time", field="$.oidc", remedy="write clock: system")
@@ -302,13 +339,36 @@ def _check_etcd(settings: Settings) -> None:
         return
     if not etcd.endpoints:
         raise Invalid("names no member", field="$.store.etcd.endpoints", remedy="write [http://HOST:2379, …]")
-    if not etcd.shared_dir:
-        raise Invalid(
-            "is empty", field="$.store.etcd.shared_dir", remedy="name a folder that all dispatchers share"
-        )
+    if bool(etcd.shared_dir) == (settings.store.s3 is not None):
+        fault = "conflicts with store.s3" if etcd.shared_dir else "is empty, and there is no store.s3"
+        remedy = "name a folder that all dispatchers share, or a bucket in store.s3"
+        raise Invalid(fault, field="$.store.etcd.shared_dir", remedy=remedy)
     if not (etcd.margin_s > 0 and etcd.term_s >= max(2.0, 3 * etcd.margin_s)):
         raise Invalid(
             "is under 2 s, or under three times margin_s, or margin_s is not positive",
             field="$.store.etcd.term_s",
-            remedy="write for example term_s: 10 and margin_s: 2",
+            remedy="write for example term_s: 4 and margin_s: 1",
         )
+
+
+def _check_s3(s3: S3Settings) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]", s3.bucket):
+        remedy = "write the bucket alone; a folder in it is store.s3.prefix"
+        raise Invalid(f"{s3.bucket!r} is not a bucket's name", field="$.store.s3.bucket", remedy=remedy)
+    parts = s3.prefix.split("/")
+    if not all(re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", part) for part in parts) or len(parts) > 5:
+        remedy = "write up to five parts of letters, digits, '.', '_' and '-' joined by '/'"
+        raise Invalid(f"{s3.prefix!r} cannot begin keys", field="$.store.s3.prefix", remedy=remedy)
+    url = urlsplit(s3.endpoint)
+    if s3.endpoint and (url.scheme not in ("http", "https") or not url.hostname or url.username or url.query):
+        remedy = "write https://HOST:PORT, and credentials elsewhere"
+        raise Invalid("is not the URL of a server", field="$.store.s3.endpoint", remedy=remedy)
+    if s3.kms_key and s3.encryption != "aws:kms":
+        remedy = "write encryption: aws:kms"
+        raise Invalid("has no effect without that encryption", field="$.store.s3.kms_key", remedy=remedy)
+    if s3.timeout_s <= 0:
+        raise Invalid("must be above 0", field="$.store.s3.timeout_s", remedy="30 if left out")
+    for name in ("credentials_file", "ca_file"):
+        path = getattr(s3, name)
+        if path and not Path(path).expanduser().is_file():
+            raise Invalid(f"there is no file {path}", field=f"$.store.s3.{name}")

@@ -4,17 +4,20 @@ Adapters implement these protocols; the composition roots (`federator.app`, `fed
 docstring is the contract, and one contract suite in `tests/contract` holds every implementation to it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import BinaryIO, Protocol
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
+from federator.model.archive import ArchivedJob, ArchivePage, Column, FilePart, StoredJob, UsageSum, Where
 from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator.model.events import Alert
 from federator.model.outlook import Outlook, Proof
 from federator.model.plans import Plan
 from federator.model.rules import PolicyRule
 from federator.model.snapshot import Problem
+from federator.model.spans import Span
 from federator.wire.contrast import PolicyTrial, TrialOutcome
 
 
@@ -60,8 +63,8 @@ class Transaction(msgspec.Struct, frozen=True):
 class Store(Protocol):
     """Ordered keys with one growing revision, as etcd has them.
 
-    Keys are non-empty ASCII, ordered by code point. Every committed transaction that writes gets the next revision. What
-    `commit` has returned is durable and seen by every later read. A store that fails raises `Unavailable`, and has then written nothing; where a
+    Keys are non-empty ASCII, ordered by code point. Every committed transaction that writes gets a revision above
+    those of all that were answered before it came; of those that came at the same time some may share one, if they have no key in common. What `commit` has returned is durable and seen by every later read. A store that fails raises `Unavailable`, and has then written nothing; where a
     write may have happened all the same, `OutcomeUnknown`: nothing that was read before may be relied on until it is read again.
     """
 
@@ -140,11 +143,14 @@ class BlobUpload(Protocol):
 
 
 class Blobs(Protocol):
-    """Bytes by content hash, and growing logs: what is too large for the store. Calls may block on disk; callers use threads.
+    """Bytes by content hash, and growing logs: what is too large for the store. Calls may block on disk or network; callers use threads.
 
     To put bytes, or to find with `has` that they are there, is to use them: whoever is about to name them in a record has then some time
     in which they are not dropped.
     """
+
+    GATHERS_LOGS: bool
+    """Whether what is appended to logs is with this process alone until `keep_logs`, or for some seconds."""
 
     def put(self, data: bytes) -> str:
         """Keep the bytes durably and return their hash; keeping them twice is the same as once."""
@@ -181,6 +187,10 @@ class Blobs(Protocol):
         """Length in bytes; 0 for an unknown log."""
         ...
 
+    def keep_logs(self, names: Collection[str]) -> None:
+        """Make durable what the logs of these names and all below them have; called before their writer forgets its own copy."""
+        ...
+
     def unused(self, for_s: float) -> list[str]:
         """The hashes of all bytes that nobody has used for so many real seconds."""
         ...
@@ -199,6 +209,81 @@ class Blobs(Protocol):
 
     def usage(self) -> Usage:
         """How much is kept now."""
+        ...
+
+    def close(self) -> None:
+        """Keep what has come and release what is held; no call may follow."""
+        ...
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A file that is kept."""
+
+    digest: str
+    size_bytes: int
+    rows: int
+
+
+class Archive(Protocol):
+    """Files of jobs that have ended, kept as blobs. Calls block; callers use threads.
+
+    Raises `Unavailable` for what takes too long or cannot be read, and `NotFound` when the bytes of a file are gone.
+    """
+
+    def write(self, rows: Iterable[ArchivedJob]) -> Written:
+        """Keep these rows, which are in the order of their ids, durably as a file."""
+        ...
+
+    def merge(self, parts: Sequence[FilePart], without: Sequence[str] = ()) -> Written:
+        """Keep what counts of these files as one, in their order, without the jobs of some people."""
+        ...
+
+    def page(
+        self, parts: Sequence[FilePart], where: Where, page: ArchivePage
+    ) -> tuple[list[tuple[float | str, str]], int]:
+        """A page of what is asked for, as values and ids of jobs or arrays, and how many there are in all."""
+        ...
+
+    def jobs(
+        self, parts: Sequence[FilePart], where: Where, *, limit: int, events: bool = False
+    ) -> list[StoredJob]:
+        """The records of the newest jobs that are asked for, the oldest of them first; with their events only where asked."""
+        ...
+
+    def runs(self, parts: Sequence[FilePart], each: int, most: int) -> list[str]:
+        """Ids of jobs that succeeded: of every queue and name the newest `each`, first one of all names, then a second."""
+        ...
+
+    def arrays(self, parts: Sequence[FilePart], arrays: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Of these arrays, as a line of a list and all tasks added up."""
+        ...
+
+    def usage(
+        self, parts: Sequence[FilePart], where: Where, by: Sequence[Column], most: int
+    ) -> list[UsageSum]:
+        """Jobs added up by some keys, at most so many groups."""
+        ...
+
+    def rows(
+        self, parts: Sequence[FilePart], columns: Sequence[str], *, without: Sequence[str] = ()
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Some columns of all rows in the order of their ids, some rows at a time; without the jobs of some people."""
+        ...
+
+    def client_keys(self, parts: Sequence[FilePart], key: str) -> list[str]:
+        """What was submitted under a client id (`OWNER/ID`), as JSON; empty where nothing was."""
+        ...
+
+    def blobs(self, parts: Sequence[FilePart], without: Sequence[str] = ()) -> "array[int]":
+        """The first 8 bytes of the hashes of all blobs that these jobs name, in order; without the jobs of some people."""
+        ...
+
+    def forget(self, digest: str) -> None:
+        """A file is not asked for any more."""
+        ...
+
+    def close(self) -> None:
+        """Release what is open; no call may follow."""
         ...
 
 
@@ -265,6 +350,18 @@ class LedgerTarget(Protocol):
 
         `name` is the seal's, and the same when it is sent again. Raises `Unavailable` when it is not certain that all are there.
         """
+        ...
+
+
+class SpanTarget(Protocol):
+    """Takes spans of jobs for whoever looks at traces."""
+
+    def export(self, span: Span) -> None:
+        """Take one that is over, at once and without waiting; what cannot be sent in time may be lost. Never raises."""
+        ...
+
+    async def close(self) -> None:
+        """Send what is left, for a few seconds at most."""
         ...
 
 

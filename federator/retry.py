@@ -8,6 +8,7 @@ state of its own between attempts takes its pauses from `Backoff` and counts its
 import logging
 import math
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
@@ -51,6 +52,14 @@ class Waiting(NamedTuple):
 
     sleep: Callable[[float], Awaitable[None]]
     clock: Callable[[], float]
+
+
+async def _block(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251 - the thread has no event loop that it could keep
+
+
+BLOCKING = Waiting(_block, time.monotonic)
+"""Of a thread without an event loop."""
 
 
 def _of_the_loop() -> Waiting:
@@ -103,6 +112,21 @@ async def retried(  # noqa: PLR0913 - each is another answer to when to try agai
 
     answer: T = await repeated(attempt)
     return answer
+
+
+def retried_in_thread(work: Callable[[], T], backoff: Backoff, *, on: Kinds, patience_s: float) -> T:
+    """As `retried`, for work of a thread without an event loop; its pauses block."""
+
+    async def attempt() -> T:
+        return work()
+
+    verb = retried(attempt, backoff, on=on, patience_s=patience_s, waiting=BLOCKING)
+    try:
+        verb.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise AssertionError("nothing here waits for an event loop")
 
 
 def _error(state: RetryCallState) -> BaseException:

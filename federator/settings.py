@@ -66,7 +66,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits on what comes from outside; over them the answer is 413 or 429."""
 
     person_share: float = 0.25
-    """Part of `queued_jobs`, `series`, `retention.jobs`, `retention.logs_mib`, `retention.blobs_mib` and, in `retention.promised_s`, `retention.ledger_lines` that one person may fill; over it their submissions are refused with 429, and those of others are not. 1: all of it."""
+    """Part of `queued_jobs`, `series`, `retention.jobs`, `retention.archive_jobs`, `retention.logs_mib`, `retention.blobs_mib` and, in `retention.promised_s`, `retention.ledger_lines` that one person may fill; over it their submissions are refused with 429, and those of others are not. 1: all of it."""
     team_share: float = 0.5
     """The same of one team: all that was submitted under it."""
 
@@ -95,15 +95,17 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_jobs: int = 100_000
     """Most lines in one NDJSON submission, and most jobs that its lines, arrays among them, may make."""
     array_tasks: int = 10_000
-    """Most tasks of one array."""
+    """Most tasks of one array. It may be raised to 1,000,000."""
+    array_waiting: int = 10_000
+    """So many tasks of one array wait as jobs at once, which plans see; the rest takes next to no memory, and each becomes a job when one of these has started."""
     queued_jobs: int = 1_000_000
-    """Most jobs that are not terminal; over it submissions are refused with 429."""
+    """Most jobs that are not terminal, of an array at most `array_waiting` that are not jobs yet; over it submissions are refused with 429."""
     site_hosts: int = 65_536
     """Most hosts of one site, over all its members; the report of the member that has more is refused."""
     hosts: int = 262_144
     """Most hosts of all sites together; the report that would make them more is refused."""
     policy_replay_s: float = 90.0
-    """Real seconds that a replay of policies at the dispatcher may take; there is one at a time, in a process of its own."""
+    """Real seconds that a replay of policies at the dispatcher may take; there is one at a time, in a process of its own, which gives way to all others of the host."""
     policy_replay_mib: int = 4096
     """Most memory of that process."""
     policy_replay_jobs: int = 20_000
@@ -164,7 +166,7 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_s: float = 300.0
     """An idle lease drains after this long, or after its boot and teardown where these are shorter; not before what is billed at least has passed."""
     warm_s: float = 3600.0
-    """It is kept for up to so long, within what was committed for it, where what was needed lately says that this costs less than renting anew; 0: never."""
+    """It is kept for up to so long, within what was committed for it, where what was needed lately says that this costs less than renting again; 0: never."""
     join_within_s: float = 1800.0
     """A lease whose agent has not joined this long after its expected boot is ended and its offer avoided."""
     drain_within_s: float = 600.0
@@ -267,22 +269,28 @@ class NotificationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     gather_s: float = 5.0
     """What happens within so many real seconds is told in one message."""
     per_hour: float = 12.0
-    """Most messages to one person; what comes in between waits for the next one, which tells all of it."""
+    """Most messages to one person: a third of them as things happen, the others evenly after that. What comes in between waits for the next one, which tells all of it."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long records stay, and how much of them. Clock seconds.
 
-    A finished job's record, events, logs, outputs and client id go together. What is younger than `promised_s` is never dropped: when a
+    A finished job's record and events move to the archive when there are more than `recent_jobs`, or at `jobs_s`; its logs and outputs go at `jobs_s`. What is younger than `promised_s` is never dropped: when a
     limit by size cannot be kept without that, new submissions are refused until it can.
     """
 
     promised_s: float = 7 * 86400.0
     """Least age at which a finished job or a line of the ledger may be dropped; never under 7 days on a system clock."""
     jobs_s: float = 30 * 86400.0
-    """Finished jobs are dropped at this age."""
+    """Logs and outputs of finished jobs are dropped at this age; without an archive the jobs themselves, too."""
+    recent_jobs: int = 50_000
+    """So many finished jobs are kept in memory, at some 3 KiB each; of more the oldest move to the archive, where lists, `show` and `usage` find them as before. 0, or where DuckDB (`federator[archive]`) is not installed: there is no archive."""
+    archive_s: float = 400 * 86400.0
+    """Jobs in the archive are dropped at this age, a file together."""
+    archive_jobs: int = 20_000_000
+    """Most jobs in the archive, at some 500 bytes of disk each; over it the oldest go before `archive_s`."""
     jobs: int = 1_000_000
-    """Most finished jobs; over it the oldest go before `jobs_s`."""
+    """Most finished jobs beside those in the archive; over it the oldest go before `jobs_s`."""
     logs_mib: int = 100 * 1024
     """Most MiB of all logs together; over it the oldest finished jobs go."""
     blobs_mib: int = 100 * 1024
@@ -310,8 +318,8 @@ class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     endpoints: tuple[str, ...]
     """Its members, such as `http://10.0.0.1:2379`, or all with `https://`. Another one is asked when one does not answer."""
-    shared_dir: str
-    """Folder on storage that all dispatchers share, for what is too large for etcd: work directories, outputs, logs, large records."""
+    shared_dir: str = ""
+    """Folder on storage that all dispatchers share, for what is too large for etcd: work directories, outputs, logs, large records. Empty where `store.s3` keeps them."""
     prefix: str = "/federator"
     """What every key begins with; two federations on one cluster need two."""
     ca_file: str = ""
@@ -320,9 +328,9 @@ class EtcdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """PEM file of our certificate, where the cluster asks for one."""
     key_file: str = ""
     """PEM file of its private key."""
-    term_s: float = 10.0
+    term_s: float = 4.0
     """For so long a leader leads after its last renewal; a successor starts after it. Whole seconds count."""
-    margin_s: float = 2.0
+    margin_s: float = 1.0
     """So much earlier a leader that could not renew stops acting: more than clocks drift apart in a term."""
     patience_s: float = 6.0
     """For so long a request is repeated, at one member after another, before it counts as failed."""
@@ -391,6 +399,23 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where sealed lines are also kept, as JSON lines: `file:///PATH`, `syslog:///dev/log`, `syslog://HOST:PORT` (UDP), `syslog+tcp://HOST:PORT`, `s3://BUCKET/PREFIX`."""
 
 
+class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A trace of each job to an OpenTelemetry collector, by OTLP over HTTP. Real seconds."""
+
+    endpoint: str
+    """URL that spans are posted to, such as `http://127.0.0.1:4318/v1/traces`."""
+    headers_file: str = ""
+    """File with headers of each request, such as a token: `NAME: VALUE`, one a line. Read at the start."""
+    ca: str = ""
+    """PEM file of a private authority behind its certificate; empty: those of the system."""
+    share: float = 1.0
+    """Share of all jobs that are traced, above 0 and up to 1; chosen by their ids."""
+    every_s: float = 2.0
+    """Spans are sent so often."""
+    timeout_s: float = 10.0
+    """A request may take so long, with all its attempts; then its spans are dropped."""
+
+
 class VisibilitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What people are shown of others' work."""
 
@@ -399,11 +424,45 @@ class VisibilitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     owner, members of its team, who administers its queue, the roles platform and admin, and the administrator of the site where it is placed."""
 
 
+class S3Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A bucket of Amazon S3, or of what speaks like it, for work directories, outputs and logs, in place of a folder. Real seconds.
+
+    Credentials are those that boto3 finds: the environment (`AWS_…`), the file below, or the role of the machine or pod.
+    """
+
+    bucket: str
+    """Its name. It has to be there."""
+    prefix: str = "federator"
+    """What every key begins with; two federations in one bucket need two."""
+    region: str = ""
+    """Of the bucket; empty: what boto3 finds, or us-east-1."""
+    endpoint: str = ""
+    """URL of a server other than Amazon's, such as `https://minio.example.org:9000`; empty: Amazon's."""
+    path_style: bool = False
+    """Whether the bucket stands in the path and not in the host's name, as many servers other than Amazon's want it."""
+    credentials_file: str = ""
+    """File with credentials, in the form of `~/.aws/credentials`; empty: boto3 looks for them itself."""
+    profile: str = ""
+    """Which credentials of the file are taken; empty: `default`."""
+    ca_file: str = ""
+    """PEM file of the authority behind the server's certificate; empty: the well-known ones."""
+    encryption: Literal["", "AES256", "aws:kms"] = ""
+    """How the server is asked to encrypt what it keeps; empty: as the bucket is set."""
+    kms_key: str = ""
+    """Key for `aws:kms`; empty: the account's own."""
+    timeout_s: float = 30.0
+    """So long the server may be silent within a request."""
+    patience_s: float = 60.0
+    """For so long a request is repeated that met a fault which may pass, before it counts as failed."""
+
+
 class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where records are kept: in one file below `state_dir`, or in etcd."""
+    """Where records are kept: in one file below `state_dir`, or in etcd; and where that is kept which is too large for records."""
 
     etcd: EtcdSettings | None = None
     """An etcd cluster; without it, the embedded store, for one dispatcher."""
+    s3: S3Settings | None = None
+    """A bucket for work directories, outputs and logs; without it, a folder below `state_dir`, or `etcd.shared_dir`."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -417,6 +476,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`system`, or `scaled:FACTOR@ORIGIN` for demonstrations; agents must be given the same."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Logs go to standard error and never hold a secret."""
+    log_format: Literal["text", "json"] = "text"
+    """`text`: lines for people; `json`: one object a line, with `trace_id` where it is about one job."""
     server: ServerSettings = ServerSettings()
     store: StoreSettings = StoreSettings()
     connections: ConnectionSettings = ConnectionSettings()
@@ -430,6 +491,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: TokenSettings = TokenSettings()
     ledger: LedgerSettings = LedgerSettings()
     visibility: VisibilitySettings = VisibilitySettings()
+    traces: TraceSettings | None = None
+    """Traces of jobs; without it, none are made."""
     oidc: OidcSettings | None = None
     """An OpenID Connect provider; without it, people sign in with tokens made here alone."""
     providers: dict[str, ProviderSettings] = {}

@@ -20,6 +20,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from federator.model.spans import JOB_ID, trace_id
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECRET_FIELDS = frozenset({"authorization", "secret", "token", "ticket", "user_data", "signature", "env"})
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -314,6 +316,7 @@ def configure_logging(*, level: str = "info", as_json: bool = False, stream: Tex
         # Without the values of local variables: they hold what must not be logged.
         traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         final: list[Any] = [
+            name_trace,
             structlog.processors.ExceptionRenderer(traceback),
             structlog.processors.JSONRenderer(),
         ]
@@ -343,6 +346,14 @@ def hide_secrets(_logger: Any, _method: str, line: Any) -> Any:
     """A processor that keeps the values of fields that hold secrets out of every line."""
     for name in SECRET_FIELDS & line.keys():
         line[name] = "[hidden]"
+    return line
+
+
+def name_trace(_logger: Any, _method: str, line: Any) -> Any:
+    """A processor that adds the trace of the job that a line is about: of the one that it names, if it names just one."""
+    found = {each for value in line.values() if isinstance(value, str) for each in JOB_ID.findall(value)}
+    if len(found) == 1:
+        line["trace_id"] = f"{trace_id(found.pop()):032x}"
     return line
 
 

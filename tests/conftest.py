@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from federator.planning import kernels
 from tests.support.examples import examples
 from tests.support.turns import turns
+from tests.testbeds.kubernetes import shared as kubernetes
 
 HERE = Path(__file__).parent
 # A shell that starts the run in the background has this signal ignored, and the commands that tests interrupt would inherit that.
@@ -43,18 +45,22 @@ PRETENDED = {"fake", "limited", "memory"}
 LONG = (
     "kubernetes",
     "slurm",
+    "tests/console/",
     "tests/docs/test_walkthroughs",
+    "tests/integration/command/",
     "tests/federation/",
     "tests/system/test_demo",
     "tests/system/test_kills",
+    "tests/system/test_histories",
     "tests/system/test_bench",
+    "tests/system/test_images",
     "tests/system/test_installer",
     "tests/system/test_partitions",
     "tests/system/test_leaders",
 )
 """What takes minutes begins first, and so does what is slow, so that at the end of a run nobody waits for one of these alone."""
 SLOW = ("properties/", "unit/simulation/faults/")
-"""What is tried on many examples, or plays seeds of whole federations: not in `make unit`, and far more of it in `make nightly`."""
+"""What is tried on many examples, or plays seeds of whole federations: not in `make unit`, and far more of it in `make nightly`. Tests of real processes that are marked so are only there."""
 PROCESS_FREE = ("contract/stores/", "contract/wire/")
 """Suites that start no process, but for a parameter that does."""
 
@@ -70,6 +76,14 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("home"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "home")
 
+
+# As the product writes traces: structlog's own way draws them with every local variable, which takes seconds each.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 # Jobs of tests leave their marks where the test looks: in shared folders, read and written by one user. Tests of isolation say otherwise in their site files.
 os.environ.setdefault("FEDERATOR_ISOLATION", "shared")
@@ -100,6 +114,24 @@ def _is_loopback(host: str) -> bool:
 def pytest_report_header() -> str:
     """Which planner the run uses: there is one."""
     return "planner: the compiled kernels, with numba"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of one part does not read the files of the other, which takes each of its processes longer than most tests. What is named is read."""
+    asked: str = config.getoption("markexpr")
+    named = (Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args)
+    if not asked or not collection_path.is_relative_to(HERE) or collection_path == HERE:
+        return None
+    path = collection_path.relative_to(HERE).as_posix() + "/" * collection_path.is_dir()
+    wholly, partly = path.startswith(REAL), any(real.startswith(path) for real in REAL)
+    not_real = not (wholly or partly or path.startswith(CONTRACT))
+    other_part = {
+        "real": not_real,
+        "real and not slow": not_real,
+        "not real": wholly,
+        "not real and not slow": wholly or path.startswith(SLOW),
+    }.get(asked, False)
+    return True if other_part and not any(each.is_relative_to(collection_path) for each in named) else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -151,13 +183,18 @@ def _has_real_processes(item: pytest.Item) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """A loop that ends does not wait for the goodbyes of its TLS connections: what is left of them is collected here, not in a later test."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """A loop that ends does not wait for the goodbyes of its TLS connections: what is left of them is collected here, not in a later test.
+
+    A cluster that no later test of this process needs is ended: it takes as much of a processor while nobody asks it.
+    """
     yield
     if item.get_closest_marker("real") and "kube" in item.nodeid:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "unclosed (transport|<socket)", ResourceWarning)
             gc.collect()
+    if nextitem is not None and turns(nextitem.nodeid) != turns(item.nodeid):
+        kubernetes.end()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

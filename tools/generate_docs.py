@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from federator.cli.schema import SCHEMAS, File
+from federator.operator import definition
 from federator.wire.schema import record_schema
 from tools import event_docs, solver_docs, variable_docs
+from tools.console_types import console_types
 from tools.record_docs import one_line, page, sections, table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,6 +123,17 @@ def site_file() -> str:
         "and `*` for everybody. What is there for each by such a name goes by the nearest: the owner, then the team, then the longest queue, then `*`. "
         "A job is of one team at most: the one that its job file names with `team`, else the one by whose right its queue took it. "
         "What its owner's other teams may do, it may not. Policies of kind `Team` say who is in a team; the dispatcher tells the agent a job's team, as it tells its owner and queue."),
+    ])  # fmt: skip
+
+
+def operator_file() -> str:
+    """The file of `federator operator`, key by key."""
+    return page([
+        "# The operator's file",
+        ("`federator operator --config FILE` submits the [`FederatedJob` objects](../howto/federated-jobs.md) of a Kubernetes cluster. "
+        "Relative paths are of the folder that the file is in."),
+        "## Keys",
+        *sections(SCHEMAS["operator"]()),
     ])  # fmt: skip
 
 
@@ -304,6 +317,7 @@ def _schema(file: File) -> Callable[[], str]:
 PAGES: dict[str, Callable[[], str]] = {
     "job-file.md": job_file,
     "site-file.md": site_file,
+    "operator-file.md": operator_file,
     "policies.md": policies,
     "settings.md": settings,
     "cli.md": command_line,
@@ -321,6 +335,13 @@ PAGES: dict[str, Callable[[], str]] = {
 } | {f"{file}.schema.json": _schema(file) for file in SCHEMAS}
 
 
+FILES: dict[str, Callable[[], str]] = {
+    "deploy/kubernetes/federatedjobs.yaml": definition.written,
+    "tests/console/api.d.ts": console_types,
+}
+"""What else is written from the code."""
+
+
 def index() -> str:
     """The list of pages; each page's first line is its title."""
     entries = [
@@ -333,23 +354,18 @@ def index() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write all pages, or with `--check` name those that are out of date."""
-    wanted = {name: make() for name, make in PAGES.items()} | {"README.md": index()}
-    stale = [
-        name
-        for name, text in wanted.items()
-        if not (FOLDER / name).exists() or (FOLDER / name).read_text() != text
-    ]
+    wanted = {FOLDER / name: make() for name, make in PAGES.items()} | {FOLDER / "README.md": index()}
+    wanted |= {ROOT / name: make() for name, make in FILES.items()}
+    stale = [file for file, text in wanted.items() if not file.exists() or file.read_text() != text]
     if "--check" in arguments:
         if stale:
-            print(
-                f"docs/reference: {', '.join(sorted(stale))} out of date: run 'make docs' and commit",
-                file=sys.stderr,
-            )
+            names = ", ".join(sorted(str(file.relative_to(ROOT)) for file in stale))
+            print(f"{names} out of date: run 'make docs' and commit", file=sys.stderr)
         return 1 if stale else 0
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in stale:
-        (FOLDER / name).write_text(wanted[name])
-        print(f"wrote docs/reference/{name}")
+    for file in stale:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(wanted[file])
+        print(f"wrote {file.relative_to(ROOT)}")
     return 0
 
 

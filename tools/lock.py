@@ -1,8 +1,8 @@
 """Resolve the dependencies in pyproject.toml and write the locks under requirements/.
 
-`demo.txt` is what a running federation needs, with the build backend that installs the project in place; `dev.txt` is
-the same plus everything the checks, the tests and the laboratory use, pinned to the same versions; `docs.txt` is what builds the documentation's site. All carry hashes and none names an
-index, so that they work wherever pip has been pointed. Run by `make lock`; arguments go on to pip-compile: `make lock ARGS=--upgrade`.
+`dev.txt` is everything that the checks, the tests and the laboratory use. The others are pinned to the same versions: `demo.txt` is what a running federation needs, with the build
+backend that installs the project in place; `dispatcher.txt` and `agent.txt` are what is installed at a site or a centre, by the installer and in the images, `pip.txt` what puts it into the images; `docs.txt` builds the
+documentation's site. All carry hashes and none names an index, so that they work wherever pip has been pointed. Run by `make lock`; arguments go on to pip-compile: `make lock ARGS=--upgrade`.
 """
 
 import os
@@ -20,6 +20,11 @@ OPTIONS = [
     "--no-emit-options",
     "--no-annotate",
 ]
+ROLES = {
+    "agent": ("gpu", "kubernetes", "aws", "traces"),
+    "dispatcher": ("dispatcher", "etcd", "aws", "kubernetes", "traces"),
+}
+"""What is installed by lock, and with which extras; the operator of `FederatedJob` is run from the dispatcher's."""
 
 
 def main() -> None:
@@ -27,10 +32,16 @@ def main() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = declared["project"], declared["dependency-groups"]
     running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
-    roles = project["optional-dependencies"]
-    extras = [each for role in ("gpu", "kubernetes", "etcd", "aws") for each in roles[role]]
+    optional = project["optional-dependencies"]
+    extras = [
+        each for extra in ("gpu", "kubernetes", "etcd", "aws", "ssh", "traces") for each in optional[extra]
+    ]
     compile_lock("dev", running + extras + groups["dev"] + groups["lab"], [])
     compile_lock("demo", running, ["--constraint=requirements/dev.txt"])
+    for role, wanted in ROLES.items():
+        needs = project["dependencies"] + [each for extra in wanted for each in optional[extra]]
+        compile_lock(role, needs, ["--constraint=requirements/dev.txt"])
+    compile_lock("pip", ["pip>=26"], [])
     compile_lock("docs", groups["docs"], ["--constraint=requirements/dev.txt"])
 
 

@@ -21,6 +21,8 @@ RANK = {
     "FEDERATOR_NODE_RANK": "Number of this node in the gang, from 0.",
     "FEDERATOR_NUM_NODES": "Nodes of the gang, as it runs now.",
     "FEDERATOR_GPUS_PER_NODE": "GPUs of each node.",
+    "FEDERATOR_CPUS_PER_NODE": "Whole CPU cores of each node, at least 1.",
+    "FEDERATOR_MEMORY_MIB_PER_NODE": "Memory of each node in MiB, where the job asks for some.",
     "FEDERATOR_GPU_SHARE": "Of a part of a GPU: how large it is, such as `0.5`.",
     "FEDERATOR_GPU_MEMORY_MIB": "Of a part of a GPU: its memory in MiB, where that is known.",
     "FEDERATOR_SITE": "The site.",
@@ -28,6 +30,7 @@ RANK = {
     "FEDERATOR_ARRAY_INDEX": "The task's number, in an array.",
     "FEDERATOR_CHECKPOINT_DIR": "Where the job may save itself. It is there again when the job resumes.",
     "FEDERATOR_CHECKPOINT_EVERY_S": "How often it should, in seconds, where its file says `checkpoint.every`.",
+    "FEDERATOR_GANG_SECRET": "By which the ranks of a gang prove to each other that they are of it; not where the gang is spread over several agents.",
     "FEDERATOR_RESUME": "`1` where that directory holds a checkpoint of an earlier attempt, else `0`.",
     "FEDERATOR_INPUTS_DIR": "Where its `inputs` are, if it has any.",
     "FEDERATOR_SERIES": "Name of the series that the job is a run of.",
@@ -36,6 +39,7 @@ RANK = {
 }
 LAUNCHERS = {
     "MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE": "What `torch.distributed` reads: where rank 0 listens, and how many processes there are with one for each GPU.",
+    "TRACEPARENT": "Where the spans of the job's own programs belong, in the words of W3C Trace Context, where the dispatcher traces jobs.",
     "PET_*": "What `torchrun` reads, so that it needs no options.",
     "CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER": "The GPUs of this rank, at a bare host.",
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "Of a part of a GPU: the limits that an MPS server keeps the rank to, where one runs.",
@@ -51,6 +55,7 @@ DISPATCHER = {
     "FEDERATOR_CLOCK": "How many times as fast as life time goes by, for demonstrations and tests.",
 }
 AGENT = {
+    "FEDERATOR_AGENT_SOCKET": "Where `federator local` finds the agent of its host, where `--socket` does not say.",
     "FEDERATOR_AGENT_STATE_DIR": "The agent's state directory, where its file names none.",
     "FEDERATOR_USER_DATA_FILE": "The site file of a rented machine, with its join token.",
     "FEDERATOR_INSTANCE": "Name of the rented machine, as its provider knows it.",

@@ -6,7 +6,6 @@ target, no devices, and no more than the limits allow. An archive that tries is 
 
 import contextlib
 import errno
-import math
 import os
 import shutil
 import tarfile
@@ -14,25 +13,35 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Invalid
+from federator.kernel.globs import matching
 from federator.kernel.quantities import format_bytes
 from federator.kernel.tars import MAX_BYTES, members
 from federator_agent import job_folders
-from federator_agent.globs import matching
 from federator_agent.safe_open import opened
 
 
-def unpack(archive: Path, target: Path, *, limited: bool = True) -> None:
-    """Unpack a gzipped tar into a directory that is made anew. Raises `Invalid` for an archive that is not harmless, or too large unless not `limited`."""
-    job_folders.remove(target)
-    target.mkdir(parents=True)
+def unpack(
+    archive: Path, target: Path, *, most_bytes: float | None = None, only: str = "", fresh: bool = True
+) -> None:
+    """Unpack a gzipped tar into a directory, which is made anew if `fresh`; of its members `only` that one and those below it. Raises `Invalid` for an archive that is not harmless, or larger than `most_bytes`; None: than the limit of all archives."""
+    if fresh:
+        job_folders.remove(target)
+    target.mkdir(parents=True, exist_ok=not fresh)
     try:
         with archive.open("rb") as file:
-            for tar, member in members(file, most_bytes=MAX_BYTES if limited else math.inf):
-                _place(tar, member, target)
+            for tar, member in members(file, most_bytes=MAX_BYTES if most_bytes is None else most_bytes):
+                if not only or f"{PurePosixPath(member.name)}/".startswith(f"{only}/"):
+                    _place(tar, member, target)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise Invalid(f"the work directory is not a readable gzipped tar: {error}") from None
+
+
+def names(archive: Path) -> list[str]:
+    """What its members are called. Raises as `unpack`, for what cannot be read."""
+    with archive.open("rb") as file:
+        return [member.name for _, member in members(file)]
 
 
 def _place(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import os
 import signal
@@ -33,12 +34,14 @@ from federator_agent.kube import checks as kube_checks
 from federator_agent.local.confinement import Launch, be_untraceable, keep_descriptors
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
-from federator_agent.runtimes import keeping_apart, where_work_is
+from federator_agent.runtimes import keeping_apart, kind, where_work_is
 from federator_agent.slurm import checks as slurm_checks
 from federator_agent.spool import Identity, Spool, write_durably
 
 CA_FILE = "ca.pem"
 """In the state directory: the authority that `join` was told to believe, for a site file that names none."""
+ALIVE_FILE = "alive"
+ALIVE_EVERY_S = 5.0
 JOINING = Backoff(2.0, 15.0)
 _CHECK_CODE = 7
 _NO_FAILURE = ("ok", "WARN")
@@ -126,14 +129,16 @@ def _join(
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run the agent until TERM or INT; what runs here goes on without it. HUP has it begin anew with the site file as it is now, if that has no mistake."""
+    """Run the agent until TERM or INT; what runs here goes on without it. HUP restarts it with the site file as it is now, if that has no mistake."""
     be_untraceable()
     keep_descriptors()
+    faulthandler.enable()  # a watchdog that ends it leaves in the log where it stood
     if _reloads():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heeded
     settings = load(options.config)
     spool = Spool(settings.state_dir)
     spool.lock()
+    (settings.state_dir / ALIVE_FILE).unlink(missing_ok=True)  # of one that was killed
     settle(settings.state_dir, moved=options.moved)
     identity = spool.identity()
     way = _way(settings)
@@ -166,6 +171,7 @@ def _reloads() -> bool:
 async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> None:
     """Run it to its end, or until it is to begin anew; then this does not return."""
     task = asyncio.create_task(agent.serve())
+    signs = [asyncio.create_task(systemd.beat()), asyncio.create_task(_show_life(agent, settings.state_dir))]
     anew = False
 
     def reload() -> None:
@@ -174,13 +180,14 @@ async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> 
         for fault in faults:
             log.error("the site file is not taken, and all goes on as before: %s", fault)
         if not faults:
-            log.info("beginning anew with the site file as it is now")
+            log.info("restarting with the site file as it is now")
             anew = True
             task.cancel()
 
     def stop() -> None:
         nonlocal anew
         anew = False
+        systemd.end_soon()
         task.cancel()
 
     loop = asyncio.get_running_loop()
@@ -191,10 +198,22 @@ async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> 
     systemd.tell(systemd.READY)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+    for sign in signs:
+        sign.cancel()
+    (settings.state_dir / ALIVE_FILE).unlink(missing_ok=True)
     if anew:
         # The same process, which its supervisor and its children know; all else is read and opened again, as by any restart. At once: threads may take long to end.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
+
+
+async def _show_life(agent: Agent, state_dir: Path) -> None:
+    """Keep a file young while the loop turns, with a word on the session: what probes look at who cannot ask, as an agent opens no port."""
+    path = state_dir / ALIVE_FILE
+    while True:
+        with contextlib.suppress(OSError):  # a full disk is told of elsewhere
+            path.write_text("connected\n" if agent.connected else "on its own\n")
+        await asyncio.sleep(ALIVE_EVERY_S)
 
 
 def _not_to_be_taken(settings: AgentSettings, config: Path | None) -> list[str]:
@@ -306,7 +325,7 @@ def check_gpus(settings: AgentSettings) -> list[str]:
 
 def _check_isolation(settings: AgentSettings) -> list[str]:
     """How jobs are kept apart here; where they are not, why, and whose are taken."""
-    if settings.kube is not None or settings.slurm is not None:
+    if kind(settings).outlives:
         return []
     try:
         Spool(settings.state_dir)

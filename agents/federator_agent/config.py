@@ -14,6 +14,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.route import PEM
 from federator.model.sites import SiteKind
 from federator.wire.faults import read_whole, told_in
+from federator.wire.local_submit import DEFAULT_SOCKET
 from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 from federator_agent import nvml
@@ -24,6 +25,8 @@ from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import check as check_kube
 from federator_agent.lent import lending_of
 from federator_agent.local.isolation import Isolation, isolation_of
+from federator_agent.local_submit import LocalSubmit
+from federator_agent.multikueue.settings import MultiKueueSettings
 from federator_agent.secrets import Secret, secrets_of
 from federator_agent.site_file import Pool, SiteFile, UserData
 from federator_agent.slurm.settings import SlurmSettings
@@ -67,6 +70,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The Kubernetes cluster whose pods run the work, if one does."""
     slurm: SlurmSettings | None = None
     """The Slurm cluster whose jobs run the work, if one does."""
+    multikueue: MultiKueueSettings | None = None
+    """The cluster of a MultiKueue for which the agent stands, if it does."""
     notices: str = ""
     """URL of the metadata service that says when this machine is taken back; empty: nobody takes it back."""
     watch_gpus: bool = True
@@ -87,6 +92,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How jobs that are processes of this host are kept apart."""
     images: Images | None = None
     """How jobs run in the image that they name, where they are processes of hosts."""
+    local_submit: LocalSubmit | None = None
+    """Who of this host may submit to the agent itself while the site is cut off; None: nobody."""
     proxies: dict[str, str] = {}
     """HTTPS_PROXY, HTTP_PROXY and NO_PROXY of the agent's own environment. Jobs do not get them: they may hold a password."""
     environment: dict[str, str] = {}
@@ -128,11 +135,15 @@ def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> Agent
     kube = file.kube
     if kube is not None and kube.kubeconfig:
         kube = msgspec.structs.replace(kube, kubeconfig=str(folder / kube.kubeconfig))
+    kueue = file.multikueue
+    if kueue is not None and kueue.kubeconfig:
+        kueue = msgspec.structs.replace(kueue, kubeconfig=str(folder / kueue.kubeconfig))
     secrets = secrets_of(file.secrets, "$.secrets", kube=kube is not None)
     return AgentSettings(
         site=_site(file),
         kube=kube,
         slurm=file.slurm,
+        multikueue=kueue,
         kind=file.kind,
         dispatcher=file.dispatcher,
         member=file.member,
@@ -150,11 +161,16 @@ def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> Agent
             for name, each in secrets.items()
         },
         isolation=isolation_of(file.isolation, environ),
+        local_submit=None
+        if file.local_submit is None
+        else msgspec.structs.replace(
+            file.local_submit, socket=folder / (file.local_submit.socket or DEFAULT_SOCKET)
+        ),
         proxies={name: value for name, value in environ.items() if name.lower() in _PROXIES},
         images=images_of(file.images),
         notices=_notices(environ),
         host_key=None if file.host_key is None else folder / file.host_key,
-        watch_gpus=file.watch_gpus and UNWATCHED_VARIABLE not in environ,
+        watch_gpus=file.watch_gpus and kueue is None and UNWATCHED_VARIABLE not in environ,
         state_dir=folder / (file.state_dir or environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR),
         report_every_s=file.report_every,
     )
@@ -166,9 +182,15 @@ def _check(file: SiteFile) -> None:
     if len(clusters) > 1:
         remedy = "keep one: 'pools' for this host, 'kube' or 'slurm' for a cluster that this host reaches"
         raise Invalid(f"does not go with '{clusters[0]}'", field=f"$.{clusters[1]}", remedy=remedy)
+    if file.multikueue is not None and clusters != ["pools"]:
+        remedy = "write what that cluster has as pools, and leave out kube and slurm"
+        raise Invalid("wants 'pools'", field="$.multikueue", remedy=remedy)
     if clusters in (["kube"], ["slurm"]) and file.isolation is not None:
         remedy = f"leave it out: {clusters[0]} keeps jobs apart by its own means"
         raise Invalid(f"does not go with '{clusters[0]}'", field="$.isolation", remedy=remedy)
+    if file.local_submit is not None and (clusters in (["kube"], ["slurm"]) or file.multikueue is not None):
+        remedy = "leave it out: people of a cluster submit to its own scheduler"
+        raise Invalid("is for sites whose jobs are processes", field="$.local_submit", remedy=remedy)
     if file.kube is not None:
         check_kube(file.kube)
         if file.images is not None:

@@ -3,8 +3,11 @@
 from typing import NamedTuple
 
 from federator.model.jobs import WHOLE_MILLI, JobSpec
+from federator.model.spans import traceparent
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
+
+GANG_VARIABLE = "FEDERATOR_GANG_SECRET"
 
 
 class Where(NamedTuple):
@@ -16,11 +19,13 @@ class Where(NamedTuple):
     inputs: str = ""
     resumes: bool = False
     """There is a checkpoint, wherever it comes from."""
+    gang_secret: str = ""
+    """By which the ranks know each other; empty: they are not all here, or there is only one."""
 
 
 def command_of(spec: JobSpec) -> list[str]:
     """What a rank runs, as an argument vector."""
-    return list(spec.command) if spec.command else ["/bin/sh", "-c", spec.run or ""]
+    return list(spec.launch or spec.asked)
 
 
 def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> dict[str, str]:
@@ -36,6 +41,7 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
         "FEDERATOR_NODE_RANK": str(rank),
         "FEDERATOR_NUM_NODES": str(spec.nodes),
         "FEDERATOR_GPUS_PER_NODE": str(gpus),
+        "FEDERATOR_CPUS_PER_NODE": str(max(1, spec.resources.cpus_milli // 1000)),
         "FEDERATOR_CHECKPOINT_DIR": where.checkpoints,
         "FEDERATOR_RESUME": "1" if entry.resume or where.resumes else "0",
         "FEDERATOR_SITE": where.site,
@@ -56,8 +62,14 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
         values |= _share_environment(slot) if slot.rank == rank else {}
     if spec.checkpoint is not None and spec.checkpoint.every_s is not None:
         values["FEDERATOR_CHECKPOINT_EVERY_S"] = f"{spec.checkpoint.every_s:g}"
-    if spec.inputs:
+    if spec.resources.memory_mib:
+        values["FEDERATOR_MEMORY_MIB_PER_NODE"] = str(spec.resources.memory_mib)
+    if where.gang_secret:
+        values[GANG_VARIABLE] = where.gang_secret
+    if spec.inputs or spec.inputs_from:
         values["FEDERATOR_INPUTS_DIR"] = where.inputs
+    if entry.traced:
+        values["TRACEPARENT"] = traceparent(entry.job, entry.placement)
     if entry.array_index is not None:
         values["FEDERATOR_ARRAY_INDEX"] = str(entry.array_index)
     return values | spec.env

@@ -63,6 +63,10 @@ class InstructionExecutor:
                 self._runtime.signal(placement, ranks, signal)
             case do.Collect(record, spec):
                 self._spawn(self._collect(record, spec))
+            case do.Withhold(placement):
+                self.logs.withhold(placement)
+            case do.Release(placement):
+                self.logs.release(placement)
             case do.Discard(placement, checkpoints_of):
                 self._spawn(self._discard(placement, checkpoints_of))
 
@@ -158,6 +162,7 @@ class InstructionExecutor:
         notes, unkept = [], ""
         try:
             await self._runtime.finish_logs(record)
+            await self.logs.until_released(placement)
             notes.append(await self.logs.finish(placement))
             unkept = await self._stop_saving(record, spec)
             archive = self._around.spool.placements / placement / "outputs.tar.gz"

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.kernel.errors import NotSupported
 from federator.model.jobs import JobSpec
 from federator_agent.staging_errors import StagingRefused
 
@@ -127,14 +126,22 @@ def _podman(images: Images, run: Contained, inside: str) -> str:
     )
 
 
-def enter(images: Images, name: str, work: Path, command: Sequence[str], *, tty: bool) -> str:
-    """For `/bin/sh`, as `script`: a command beside that of a container that runs, which first says its number there. Raises `NotSupported`."""
-    if images.engine is not Engine.PODMAN:
-        raise NotSupported(f"a job in a container image cannot be entered where {images.engine} runs it")
+def beside(images: Images, run: Contained, *, tty: bool) -> str:
+    """For `/bin/sh`, as `script`: a command beside that of a container that runs. Podman takes it in. The others run it in a container of its own: of the same image, with the same folders, devices and network, and what else is written there is not shared."""
+    if images.engine is Engine.PODMAN:
+        return f"exec {_inside_podman(run.name, run.work, run.command, tty=tty)}"
+    return script(images, run)
+
+
+def enter(name: str, work: Path, command: Sequence[str], *, tty: bool) -> str:
+    """The same in a container that podman runs, for who has to end the command: it first says its number there."""
+    return f"exec {_inside_podman(name, work, command, tty=tty, first='echo $$; ')}"
+
+
+def _inside_podman(name: str, work: Path, command: Sequence[str], *, tty: bool, first: str = "") -> str:
     words = ["podman", "exec", "--interactive", "--preserve-fds=1", f"--workdir={work}"]
     words += ["--tty"] if tty else []
-    numbered = f"echo $$; {_ENTRYPOINT}"
-    return f"exec {shlex.join([*words, name, '/bin/sh', '-c', numbered, 'sh', *command])}"
+    return shlex.join([*words, name, "/bin/sh", "-c", f"{first}{_ENTRYPOINT}", "sh", *command])
 
 
 def hang_up(name: str, number: int) -> list[str]:

@@ -152,8 +152,9 @@ def let_read(folder: Path) -> None:
         for name in level.folders:
             os.chmod(name, 0o755, dir_fd=level.at)  # noqa: S103 - no other user passes the state directory
         for name in level.files:
-            if stat.S_ISREG(os.stat(name, dir_fd=level.at, follow_symlinks=False).st_mode):
-                os.chmod(name, 0o644, dir_fd=level.at)
+            mode = os.stat(name, dir_fd=level.at, follow_symlinks=False).st_mode
+            if stat.S_ISREG(mode):
+                os.chmod(name, 0o755 if mode & 0o100 else 0o644, dir_fd=level.at)
     folder.chmod(0o755)
 
 

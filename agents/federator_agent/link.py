@@ -28,6 +28,8 @@ from federator.retry import retried
 from federator.wire import tunnel
 from federator.wire.jsontext import read
 from federator.wire.link import (
+    GPU_USE,
+    LOCAL_JOBS,
     LONGEST_NAME,
     MAX_MESSAGE_BYTES,
     OWNER,
@@ -36,13 +38,18 @@ from federator.wire.link import (
     SAMPLES,
     TEAM,
     TERMINALS,
+    TRACES,
     TUNNELS,
+    Adopted,
+    Allotments,
     Challenge,
     Desired,
     Dial,
     Heard,
     Hello,
     LogLength,
+    OutputArchive,
+    PlacementInputs,
     Proof,
     Refusal,
     StatusAck,
@@ -71,6 +78,10 @@ UNREACHABLE = (aiohttp.ClientError, TimeoutError, ConnectionError)
 log = logging.getLogger("federator_agent.link")
 
 
+Said = Desired | StatusAck | Heard | Allotments | Adopted | Dial
+"""What is said within a session."""
+
+
 class Listener(Protocol):
     """Who is told what happens on the link."""
 
@@ -86,7 +97,7 @@ class Listener(Protocol):
         """It is over."""
         ...
 
-    def said(self, message: Desired | StatusAck | Heard | Dial) -> None:
+    def said(self, message: Said) -> None:
         """The dispatcher said something."""
         ...
 
@@ -109,6 +120,7 @@ class Link:
         runtime: str = "local",
     ) -> None:
         """`host`: where this is, for people."""
+        self._knows = (LOCAL_JOBS,) if runtime == "local" else ()
         self._identity = identity
         self.addresses = Addresses(identity.dispatcher)
         self._keys = keys
@@ -132,6 +144,11 @@ class Link:
         """By the loop's clock: since when the session stands, or stood last."""
         self.local_address = ""
         """This host's address on the way to the dispatcher, as of the newest session."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether there is a session."""
+        return self._up.is_set()
 
     async def ticket(self) -> str:
         """The present session's ticket for bulk requests; waits for a session."""
@@ -240,7 +257,7 @@ class Link:
                 hello,
                 instance=self._instance,
                 host=self._host,
-                knows=(OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES),
+                knows=(OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES, TRACES, GPU_USE, *self._knows),
             )
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())
@@ -286,13 +303,16 @@ class Link:
             message = decode_down(frame.data)
             if isinstance(message, Refusal):
                 return self._refused(message)
-            if isinstance(message, Desired | StatusAck | Heard | Dial):
+            if isinstance(message, Said):
                 self._listener.said(message)
         return None
 
     def _refused(self, refusal: Refusal) -> float:
         level = logging.ERROR if refusal.retry_after_s is None else logging.WARNING
         log.log(level, "refused (%s): %s", refusal.code, refusal.detail)
+        if refusal.code == "unauthenticated":
+            # It is not cut off, but let in no more: nothing is agreed on with it.
+            self._listener.said(Allotments(()))
         return REFUSED_PAUSE_S if refusal.retry_after_s is None else refusal.retry_after_s
 
 
@@ -325,8 +345,23 @@ class Bulk:
 
     async def blob(self, blob_hash: str, into: Path) -> None:
         """Fetch a blob into a file, checked against its name. Raises `Permanent`; a transfer that was cut begins again."""
+        await self._fetch(f"/blobs/{blob_hash}", blob_hash, into)
+
+    async def inputs(self, placement: str) -> tuple[tuple[OutputArchive, ...], ...]:
+        """Where the outputs of others are that a placement reads. Raises `Permanent`."""
+        answer = await self._repeat("GET", f"/inputs/{placement}")
+        try:
+            return read(answer, PlacementInputs).found
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"the dispatcher's answer about inputs cannot be read: {error}") from None
+
+    async def input(self, placement: str, job: str, digest: str, into: Path) -> None:
+        """Fetch one archive of these, as `blob`."""
+        await self._fetch(f"/inputs/{placement}/{job}/{digest}", digest, into)
+
+    async def _fetch(self, path: str, blob_hash: str, into: Path) -> None:
         temporary = into.with_name(f".{into.name}.new")
-        digest = await self._repeat("GET", f"/blobs/{blob_hash}", into=temporary)
+        digest = await self._repeat("GET", path, into=temporary)
         if digest != blob_hash.encode():
             temporary.unlink(missing_ok=True)
             raise Invalid(f"blob {blob_hash} arrived with the content of {digest.decode()}")

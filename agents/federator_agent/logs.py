@@ -83,11 +83,29 @@ class LogUploads:
         self._bulk = bulk
         self.uploads: dict[Key, Upload] = {}
         self._any = asyncio.Event()
+        self._withheld: dict[str, asyncio.Event] = {}
+        """Placements that the dispatcher does not know: set once it does."""
 
     def follow(self, placement: str, rank: int, path: Path, *, fresh: bool) -> None:
         """Upload this file as it grows. `fresh`: nothing of it has been sent before."""
         self.uploads.setdefault((placement, rank), Upload(path, 0 if fresh else None))
         self._any.set()
+
+    def withhold(self, placement: str) -> None:
+        """Send nothing of this placement for now: the dispatcher would refuse it for good."""
+        self._withheld.setdefault(placement, asyncio.Event())
+
+    def release(self, placement: str) -> None:
+        """Send it now."""
+        known = self._withheld.pop(placement, None)
+        if known is not None:
+            known.set()
+
+    async def until_released(self, placement: str) -> None:
+        """Wait until it may be sent, however long that takes."""
+        known = self._withheld.get(placement)
+        if known is not None:
+            await known.wait()
 
     def ask_again(self) -> None:
         """A new session: the dispatcher's copies may have lost what was not yet on its disk."""
@@ -99,7 +117,7 @@ class LogUploads:
         while True:
             await self._any.wait()
             for key, upload in list(self.uploads.items()):
-                if not upload.lock.locked():
+                if not upload.lock.locked() and key[0] not in self._withheld:
                     await self.send(key, upload, once=True)
             if not self.uploads:
                 self._any.clear()

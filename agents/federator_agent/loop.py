@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import aiohttp
@@ -16,13 +17,18 @@ import msgspec
 from federator.kernel.clock import Clock, parse_clock
 from federator.kernel.route import Way
 from federator.model.jobs import JobSpec
+from federator.model.sites import GpuUse
 from federator.wire.link import (
+    GPU_USE,
+    LOCAL_JOBS,
     MAX_STATUSES,
     SAMPLES,
-    Desired,
+    Adopted,
+    Allotments,
     DesiredAck,
     Dial,
     Heard,
+    LocalJobs,
     Report,
     Sample,
     Samples,
@@ -40,22 +46,25 @@ from federator_agent.data.carrier import Carrier
 from federator_agent.executor import InstructionExecutor
 from federator_agent.home import place
 from federator_agent.keys import Keys
-from federator_agent.link import Bulk, Link
+from federator_agent.link import Bulk, Link, Said
 from federator_agent.local import traces
 from federator_agent.local.devices import Devices
-from federator_agent.local.meter import Meter, Rank
 from federator_agent.local.watchdog import read_renewal
-from federator_agent.runtime import Surroundings, Tasks
+from federator_agent.local_socket import LocalSocket
+from federator_agent.runtime import Runtime, Surroundings, Tasks
 from federator_agent.runtimes import abilities, keeping_apart, kind, runtime
 from federator_agent.spool import Identity, Spool
 from federator_agent.tunnels import Tunnels
+from federator_agent.usage import UsageTotals
 
 LOOK_S = 1.0
 """Longest real sleep: so soon is a pause seen."""
 MOST_EVENTS = 500
 """Events that are taken up together, at most: the clock is looked at in between."""
-SAMPLE_S = 10.0
-"""Longest real time between two looks at what work uses; shorter where reports are frequent."""
+BREATH = 5.0
+"""Between two looks at what work uses there is at least this many times what the last one took."""
+USE_ANYWAY_S = 60.0
+"""Real seconds after which the use of GPUs is told though it is as it was."""
 RENEW_WITHIN_S = 10.0
 """Clock seconds. `stop_within` less the grace is at least three times as long: a late answer or two stop nothing."""
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -74,6 +83,7 @@ class Agent:
         self._confinement = keeping_apart(settings)
         told = self._confinement if self._kind.name == "local" else None
         self._devices = Devices(settings.site, settings.state_dir, watch=settings.watch_gpus)
+        self._told_use: tuple[tuple[GpuUse, ...], float] = (), 0.0
         self.state = State(
             site=self._devices.site,
             ailing=self._devices.ailing,
@@ -90,6 +100,9 @@ class Agent:
         home, name = place(settings.state_dir), self._kind.name
         keys = Keys(spool.directory, settings.host_key)
         self._link = Link(identity, keys, way, traces.boot_id(), self, home, name)
+        self._socket = LocalSocket(
+            settings.local_submit, self._clock, lambda: self.state, self.tell, spool.placements
+        )
         self._hands: InstructionExecutor
         self._tunnels: Tunnels
 
@@ -98,6 +111,11 @@ class Agent:
     def boot_s(self) -> float:
         """The boot clock now."""
         return self._clock.boot()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a session with a dispatcher stands."""
+        return self._link.stands
 
     def link_up(self, welcome: Welcome, proved_boot_s: float) -> None:
         """A session stands."""
@@ -110,13 +128,19 @@ class Agent:
         """It is over."""
         self.tell(ev.LinkDown())
 
-    def said(self, message: Desired | StatusAck | Heard | Dial) -> None:
+    def said(self, message: Said) -> None:
         """The dispatcher said something. Names that could lead out of the state directory are not acted on."""
         if isinstance(message, StatusAck):
             self.tell(ev.Acknowledged(message.seq))
             return
         if isinstance(message, Heard):
             self.tell(ev.Renewed(message.sent_boot_s))
+            return
+        if isinstance(message, Allotments):
+            self.tell(ev.Allotted(message.allotments))
+            return
+        if isinstance(message, Adopted):
+            self.tell(ev.Adopted(message.placements))
             return
         if isinstance(message, Dial):
             self._tunnels.open(message)
@@ -168,12 +192,13 @@ class Agent:
         """Run until cancelled. What runs here goes on without the agent."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
         async with aiohttp.ClientSession(timeout=timeout) as http:
+            bulk = Bulk(self._link, http)
             around = Surroundings(
                 site=self._identity.site,
                 environment=self._settings.environment,
                 clock=self._clock,
                 spool=self._spool,
-                bulk=Bulk(self._link, http),
+                bulk=bulk,
                 carrier=Carrier(
                     self._spool.directory,
                     self._clock,
@@ -181,12 +206,14 @@ class Agent:
                     self._settings.data_addresses,
                     self._settings.data_networks,
                     apart=self._jobs_are_apart(),
+                    bulk=bulk,
                 ),
                 tasks=self._tasks,
                 tell=self.tell,
                 images=self._settings.images,
                 secrets=self._settings.secrets,
                 confinement=self._confinement,
+                gang_key=self._spool.gang_key(),
             )
             work = runtime(self._settings, around)
             self._hands = InstructionExecutor(around, work)
@@ -194,10 +221,10 @@ class Agent:
             try:
                 self._begin()
                 self._tasks.spawn(self._devices.watch(self.tell))
-                if self._kind.name == "local":
-                    self._tasks.spawn(self._sample())
+                self._tasks.spawn(self._sample(work))
                 if self._settings.notices:
                     self._tasks.spawn(metadata.watch(self._settings.notices, self.tell))
+                self._tasks.spawn(self._socket.serve())
                 self._tasks.spawn(self._link.run(http))
                 await self._turn_for_ever()
             finally:
@@ -205,25 +232,41 @@ class Agent:
                 await self._hands.let_go()
                 self._spool.close()
 
-    async def _sample(self) -> None:
-        """Tell what runs here really uses, for ever."""
-        meter, then_s, then_real_s = Meter(), self._clock.boot(), time.monotonic()
+    async def _sample(self, work: Runtime) -> None:
+        """Tell what runs here really uses, for ever. Looking at a cluster takes its time; between two looks there is several times as much."""
+        totals, took_s = UsageTotals(), 0.0
+        then_s, then_real_s = self._clock.boot(), time.monotonic()
         while True:
-            await asyncio.sleep(min(SAMPLE_S, 2 * self._clock.real_delay_s(self._report_every_s)))
+            pause_s = min(self._kind.sample_s, 2 * self._clock.real_delay_s(self._report_every_s))
+            await asyncio.sleep(max(pause_s, BREATH * took_s))
             now_s, now_real_s = self._clock.boot(), time.monotonic()
-            running = {
-                name: [
-                    Rank(slot, self._spool.placements / name / f"rank-{slot.rank}") for slot in record.slots
-                ]
-                for name, record in self.state.records.items()
-                if record.phase in (Phase.RUNNING, Phase.STOPPING)
-            }
-            passed = now_s - then_s, now_real_s - then_real_s
-            found = await asyncio.to_thread(meter.look, running, self._devices.gpus, *passed)
+            records = self.state.records.values()
+            running = [record for record in records if record.phase in (Phase.RUNNING, Phase.STOPPING)]
+            readings = await work.usage(running, self._devices.gpus)
+            took_s = time.monotonic() - now_real_s
+            found = totals.add(
+                readings,
+                running={record.entry.placement for record in running},
+                passed_s=now_s - then_s,
+                real_s=now_real_s - then_real_s,
+            )
             then_s, then_real_s = now_s, now_real_s
             samples = [Sample(name, used) for name, used in found.items() if SAMPLES in self._link.takes]
             for begin in range(0, len(samples), MAX_STATUSES):
                 self._link.say(Samples(tuple(samples[begin : begin + MAX_STATUSES])))
+            self._tell_gpu_use(running, now_real_s)
+
+    def _tell_gpu_use(self, running: Iterable[Record], now_s: float) -> None:
+        """Tell how busy each GPU is, if that has changed, and now and then if it has not."""
+        held: dict[int, list[str]] = {}
+        for record in running:
+            for number in {number for slot in record.slots for number in slot.gpus}:
+                held.setdefault(number, []).append(record.entry.placement)
+        use = self._devices.use(held)
+        told, told_s = self._told_use
+        if GPU_USE in self._link.takes and use and (use != told or now_s - told_s >= USE_ANYWAY_S):
+            self._told_use = use, now_s
+            self._link.say(Samples((), use))
 
     def _begin(self) -> None:
         """Remember, and look at what is left of the life before."""
@@ -231,6 +274,9 @@ class Agent:
         hashes = {
             record.entry.spec_hash for record in state.records.values() if record.phase is not Phase.ENDED
         }
+        for work in state.local.values():
+            if work.job.spec_hash in hashes:
+                self._spool.keep_spec(work.job.spec_hash, work.job.spec.encode())
         specs = {name: spec for name in hashes if (spec := self._spool.spec(name))}
         self.state = msgspec.structs.replace(state, specs=specs, paused=self._spool.paused)
         self._tidy()
@@ -303,8 +349,20 @@ class Agent:
                 self._link.say(Report(report, self._clock.boot()))
             case do.SendDesiredAck(generation, digest):
                 self._link.say(DesiredAck(generation, digest))
+            case do.Offer(jobs):
+                if LOCAL_JOBS in self._link.takes:
+                    self._link.say(LocalJobs(jobs))
+            case do.Answer(placement, refusal):
+                self._answer(placement, refusal)
             case _:
                 self._hands.carry_out(instruction)
+
+    def _answer(self, placement: str, refusal: str) -> None:
+        """Say what was decided of a job of the agent's own; its spec stays beside it, as that of any other."""
+        work = self.state.local.get(placement)
+        if work is not None and not refusal:
+            self._spool.keep_spec(work.job.spec_hash, work.job.spec.encode())
+        self._socket.answered(placement, refusal)
 
     def _collecting(self) -> list[Path]:
         """Directories of what has ended and whose logs are still on their way."""

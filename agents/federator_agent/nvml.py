@@ -86,6 +86,7 @@ class Gpu(msgspec.Struct, frozen=True):
     used_mib: int = 0
     utilisation_percent: int | None = None
     temperature_c: int | None = None
+    power_w: int | None = None
     processes: tuple[Process, ...] = ()
     trouble: str = ""
     """Why no new work should go to it; empty: it is well."""
@@ -185,6 +186,7 @@ class Driver:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
             self._listen(device)
             memory = nvml.nvmlDeviceGetMemoryInfo(device)
+            milliwatts = _optional(nvml, nvml.nvmlDeviceGetPowerUsage, device)
             rates = _optional(nvml, nvml.nvmlDeviceGetUtilizationRates, device)
             return Gpu(
                 index,
@@ -196,6 +198,7 @@ class Driver:
                 temperature_c=_optional(
                     nvml, nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU
                 ),
+                power_w=None if milliwatts is None else round(milliwatts / 1000),
                 processes=_processes(nvml, device),
                 trouble=self._trouble(device),
             )
@@ -308,6 +311,8 @@ def describe(reading: Reading) -> list[str]:
             facts.append(f"{gpu.utilisation_percent} % busy")
         if gpu.temperature_c is not None:
             facts.append(f"{gpu.temperature_c} °C")
+        if gpu.power_w is not None:
+            facts.append(f"{gpu.power_w} W")
         if gpu.processes:
             facts.append(f"processes {', '.join(str(process.pid) for process in gpu.processes)}")
         lines.append(

@@ -6,6 +6,7 @@ the core asks for once it has written so to its disk. `tests/contract/runtimes` 
 """
 
 import asyncio
+import hmac
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +22,10 @@ from federator_agent.data.carrier import Carrier
 from federator_agent.images import Images
 from federator_agent.link import Bulk
 from federator_agent.local.confinement import Confinement, shared
+from federator_agent.nvml import Gpu
 from federator_agent.secrets import Secret
 from federator_agent.spool import Spool
+from federator_agent.usage import Readings
 
 log = logging.getLogger("federator_agent")
 
@@ -78,6 +81,14 @@ class Surroundings(NamedTuple):
     """What stands between the jobs of this host."""
     images: Images | None = None
     """How jobs run in the image that they name, where they are processes; None: they do not."""
+    gang_key: bytes = b""
+    """What the secrets of gangs are made of."""
+
+    def gang_secret(self, record: Record, spec: JobSpec) -> str:
+        """What only the ranks of a gang know, each time the same. Empty for one that has ranks at other agents, which have another key."""
+        if spec.nodes < 2 or len(record.entry.ranks) < spec.nodes or not self.gang_key:
+            return ""
+        return hmac.new(self.gang_key, record.entry.placement.encode(), "sha256").hexdigest()
 
     def checkpoints(self, record: Record) -> Path:
         """Where a job's checkpoints are kept on this host, from one placement to the next."""
@@ -160,6 +171,10 @@ class Runtime(Protocol):
 
         What is started ends with the rank at the latest. Raises `FederatorError` and `OSError` when it cannot.
         """
+        ...
+
+    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+        """What the ranks of these use now, as far as it can be known here. `gpus`: what this host's driver says of its GPUs. Raises nothing of what is asked."""
         ...
 
     async def finish_logs(self, record: Record) -> None:

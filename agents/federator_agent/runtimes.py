@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from federator.wire.needs import DATA, IMAGES, secret
+from federator.wire.needs import DATA, IMAGES, OUTPUTS, secret
 from federator_agent.config import AgentSettings
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.local import traces
 from federator_agent.local.confinement import Confinement, confinement, shared
 from federator_agent.local.ranks import SELF_FENCING
 from federator_agent.local.runtime import LocalRuntime
+from federator_agent.multikueue.runtime import MultiKueueRuntime
 from federator_agent.runtime import Runtime, Surroundings
 from federator_agent.slurm.runtime import SlurmRuntime
 
@@ -22,6 +23,8 @@ class RuntimeKind(NamedTuple):
     """Another one proves that all work is gone. That of work on other machines never changes."""
     self_fencing: bool = False
     """Whether something outside of the agent's process ends work that is cut off for too long (`stop_within`)."""
+    sample_s: float = 30.0
+    """Real seconds between two looks at what its work uses."""
     outlives: bool = True
     """Whether work goes on when this host does not."""
 
@@ -29,10 +32,12 @@ class RuntimeKind(NamedTuple):
 def kind(settings: AgentSettings) -> RuntimeKind:
     """Which one it is."""
     if settings.kube is not None:
-        return RuntimeKind("kube", boot_id="kube")
+        return RuntimeKind("kube", boot_id="kube", sample_s=60.0)
     if settings.slurm is not None:
         return RuntimeKind("slurm", boot_id="slurm")
-    return RuntimeKind("local", traces.boot_id(), self_fencing=SELF_FENCING, outlives=False)
+    if settings.multikueue is not None:
+        return RuntimeKind("multikueue", boot_id="multikueue")
+    return RuntimeKind("local", traces.boot_id(), self_fencing=SELF_FENCING, sample_s=10.0, outlives=False)
 
 
 def where_work_is(settings: AgentSettings) -> Mapping[str, object]:
@@ -44,6 +49,8 @@ def where_work_is(settings: AgentSettings) -> Mapping[str, object]:
         found |= {f"kube.{key}": getattr(kube, key) for key in ("namespace", "kubeconfig", "context")}
     if slurm := settings.slurm:
         found |= {f"slurm.{key}": getattr(slurm, key) for key in ("conf", "shared_dir")}
+    if kueue := settings.multikueue:
+        found |= {f"multikueue.{key}": getattr(kueue, key) for key in ("cluster", "kubeconfig", "context")}
     return found
 
 
@@ -51,12 +58,13 @@ def abilities(settings: AgentSettings) -> tuple[str, ...]:
     """What jobs may need and find here, by the words of `federator.wire.needs`."""
     images = (IMAGES,) if settings.kube is not None or settings.images is not None else ()
     data = (DATA,) if settings.kube is None or settings.kube.data is not None else ()
-    return (*images, *data, *sorted(secret(name) for name in settings.secrets))
+    outputs = (OUTPUTS,) if settings.kube is None and settings.multikueue is None else ()
+    return (*images, *data, *outputs, *sorted(secret(name) for name in settings.secrets))
 
 
 def keeping_apart(settings: AgentSettings) -> Confinement:
     """What stands between the jobs of this host. A cluster sees to its own. Raises `Invalid` when what the file asks for does not work."""
-    if settings.kube is not None or settings.slurm is not None:
+    if kind(settings).outlives:
         return shared()
     files = [secret.file for secret in settings.secrets.values() if secret.file is not None]
     files += [settings.host_key] if settings.host_key else []
@@ -69,4 +77,6 @@ def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:
         return SlurmRuntime(settings.slurm, around)
     if settings.kube is not None:
         return KubeRuntime(settings.kube, around)
+    if settings.multikueue is not None:
+        return MultiKueueRuntime(settings.multikueue, around)
     return LocalRuntime(around)

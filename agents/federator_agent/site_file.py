@@ -21,6 +21,8 @@ from federator_agent.images import NONE, Engine, Images
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.lent import Lend
 from federator_agent.local.isolation import Isolation, Mode
+from federator_agent.local_submit import LocalSubmit
+from federator_agent.multikueue.settings import MultiKueueSettings
 from federator_agent.secrets import Secrets
 from federator_agent.slurm.settings import SlurmSettings
 
@@ -101,6 +103,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Instead of `pools`: a Kubernetes cluster whose pods run the work."""
     slurm: SlurmSettings | None = None
     """Instead of `pools`: a Slurm cluster whose jobs run the work."""
+    multikueue: MultiKueueSettings | None = None
+    """Beside `pools`, which say what that cluster has: a cluster of a MultiKueue, which is nominated for Workloads that Kueue carries out."""
     lend: Lend = Lend()
     dispatcher: Annotated[str, fields.written(_url, "http://127.0.0.1:7070", pattern=r"^\s*https?://")] = ""
     """Where the agent dials to; of several dispatchers all, with commas in between. Left out: as joined."""
@@ -128,6 +132,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By which program jobs run in the `image` that they name, at hosts and under Slurm. On a Kubernetes site it is left out. Left out: `none`."""
     inputs_cache: Bytes | None = None
     """How much of the disk the inputs of jobs may keep. What is not in use goes first, the least recently read. Left out: half of the file system."""
+    local_submit: LocalSubmit | None = None
+    """Who of this host may submit to the agent itself while the site is cut off. Only where jobs are processes of this host. Left out: nobody."""
     state_dir: fields.FilePath | None = None
     """Where identity, running work and unsent results live. Left out: `/var/lib/federator-agent`."""
     host_key: fields.FilePath | None = None

@@ -7,6 +7,7 @@ it is dropped. The journal is rewritten, atomically, when most of it is history.
 
 import fcntl
 import os
+import secrets
 import time
 from pathlib import Path
 from typing import TypeVar
@@ -106,6 +107,13 @@ class Spool:
                 field="$.state_dir",
                 remedy="stop it, or give this one a state_dir of its own",
             ) from None
+
+    def gang_key(self) -> bytes:
+        """What the secrets of gangs are made of; made on first use, and the same in every life of the agent."""
+        file = self.directory / "gang-key"
+        if not file.exists():
+            write_durably(file, secrets.token_bytes(32))
+        return file.read_bytes()
 
     def in_use(self) -> bool:
         """Whether an agent runs on this directory."""

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 from aiohttp import WSMsgType
 
-from federator.kernel.errors import FederatorError, Unavailable
+from federator.kernel.errors import FederatorError, Transient, Unavailable
 from federator.model.jobs import JobSpec
 from federator.wire import tunnel
 from federator.wire.link import Dial
@@ -72,7 +72,8 @@ class Tunnels:
         try:
             await _couple(socket, self._entered(dial), self.until_over(dial))
         except FederatorError as error:
-            await socket.send_bytes(tunnel.end_frame(tunnel.End(error=error.describe())))
+            end = tunnel.End(error=error.describe(), lost=isinstance(error, Transient))
+            await socket.send_bytes(tunnel.end_frame(end))
         except (OSError, ValueError) as error:
             said = f"the job cannot be entered: {getattr(error, 'strerror', None) or error}"
             await socket.send_bytes(tunnel.end_frame(tunnel.End(error=said)))

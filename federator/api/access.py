@@ -27,7 +27,7 @@ _PARTS = {
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
-def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
+async def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
     """Check everything that can be checked before the handler runs. Raises the named refusal."""
     refuse_repeated(request)
     call = Call(core, feeds, request)
@@ -48,7 +48,7 @@ def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
     if route.gate is Gate.PERSON and route.roles:
         call.caller.require(*route.roles)
     if route.path.startswith("/v1/jobs/{id}"):
-        call.about = core.views.find_job(call.caller, call.path("id"))
+        call.about = await core.views.find_any(call.caller, call.path("id"))
         call.relations = _relations(call)
         if route.method != "GET":
             require_no_series(call.about, call.path("id"))
@@ -117,7 +117,7 @@ def _relations(call: Call) -> frozenset[Relation]:
 def relations(core: Core, caller: Caller, job: Job) -> frozenset[Relation]:
     """How somebody stands to a job, wherever it is placed now."""
     job = core.records.jobs.get(job.id, job)
-    placement = core.records.placements.get(job.placement or "")
+    placement = core.records.known_placement(job.placement)
     site = placement.site if placement is not None else ""
     return core.authority.now.relations(caller, job, site)
 

@@ -16,7 +16,8 @@ from federator.api.listener import connection_of
 from federator.api.log_offsets import keep_times
 from federator.api.problems import note_refusal
 from federator.control.record.leadership import Reign
-from federator.control.record.records import Changes, OutputPart, Outputs
+from federator.control.record.records import Changes
+from federator.control.record.rows import OutputPart, Outputs
 from federator.hub import Session
 from federator.hub.frames import Goodbye
 from federator.kernel.errors import NotFound
@@ -130,8 +131,8 @@ async def blob(call: Call) -> web.StreamResponse:
 
 
 async def append_log(call: Call) -> LogLength:
-    """Add to a rank's log. What is over the limit, or comes while the disk has no room, is left out; a line in the log says so."""
-    placement = _own(call)
+    """Add to a rank's log. What is over the limit, or comes while the disk has no room, is left out; a line in the log says so. What would leave a gap is taken at the second try."""
+    placement = own_placement(call)
     rank = int(call.path("rank"))
     if rank >= len(placement.members) or placement.members[rank] != call.session.member:
         raise NotFound(f"rank {rank} of {placement.id} is not at this member")
@@ -141,6 +142,10 @@ async def append_log(call: Call) -> LogLength:
     name = log_name(placement.id, rank)
     blobs, retention = call.core.blobs, call.core.sweeper.retention
     length = await asyncio.to_thread(blobs.log_length, name)
+    if length < min(offset, most) and name not in call.session.told_ends:
+        # A request that was begun with another dispatcher, which had more of it: the agent has the rest still.
+        call.session.told_ends.add(name)
+        return LogLength(length, most)
     times = _times(call, placement, offset)
     async for data in call.chunks(limits.body_mib):
         kept = _kept(data, offset, most)
@@ -176,7 +181,7 @@ def _kept(data: bytes, offset: int, most: int) -> bytes:
 
 async def put_outputs(call: Call) -> web.Response:
     """Keep what this member collected for a placement; a part sent again replaces the former."""
-    placement = _own(call)
+    placement = own_placement(call)
     async with call.archive() as draft:
         digest = await asyncio.to_thread(draft.keep)
     part = OutputPart(call.session.member, digest, draft.length)
@@ -199,7 +204,8 @@ def _open(call: Call) -> list[Placement]:
     return list(call.core.hub.held(call.session.member).values())
 
 
-def _own(call: Call) -> Placement:
+def own_placement(call: Call) -> Placement:
+    """The placement that the path names, if ranks of it are or were at this member. Raises `NotFound`."""
     placement = call.core.records.placements.get(call.path("placement"))
     if placement is None or call.session.member not in placement.members:
         raise NotFound("this member has no such placement")

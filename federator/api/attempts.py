@@ -8,6 +8,7 @@ from federator.kernel.errors import NotFound
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Placement, PlacementStatus
 from federator.model.rights import MAY_READ
+from federator.wire.addresses import names_array, one_task
 from federator.wire.http import AttemptRow
 
 SHOWN = 20
@@ -21,15 +22,24 @@ def log_name(placement: str, rank: int) -> str:
     return f"{placement}/{rank}"
 
 
+async def refuse_array(call: Call, verb: str) -> None:
+    """Raise `Invalid` where the path names all tasks of an array, and `verb` is about one: of the newest, nobody has asked."""
+    if names_array(call.path("id"), call.job):
+        array = await call.core.views.array(call.caller, call.job)
+        raise one_task(array.name, array.indices, sum(array.tasks.values()), array.ended, verb)
+
+
 async def attempts_of(call: Call, job: Job) -> list[Placement]:
     """All of them that are on record, oldest first. The job's timeline names them: placements are not kept by job."""
     records = call.core.records
-    now = records.placements.get(job.placement or "")
+    now = records.known_placement(job.placement)
     if job.epoch <= 1 and now is not None:
         return [now]
     names = {event.placement for event in await call.core.views.events(job.id, None)}
-    found = [records.placements[name] for name in names if name in records.placements]
-    return sorted((each for each in found if each.job == job.id), key=lambda each: each.epoch)
+    found = map(records.known_placement, names)
+    return sorted(
+        (each for each in found if each is not None and each.job == job.id), key=lambda each: each.epoch
+    )
 
 
 async def attempt(call: Call, number: int) -> Placement:

@@ -32,13 +32,13 @@ class AllQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def of_job(call: Call) -> list[Event] | web.StreamResponse:
     """A job's timeline; the stream ends with the job."""
-    last = _last_seen(call)
+    last = last_seen(call)
     job = call.job.id
     if not call.query(FollowQuery).follow:
         return await call.core.views.events(job, last)
 
     def over() -> bool:
-        record = call.core.records.jobs.get(job)
+        record = call.core.records.open_job(job)
         return record is None or record.terminal
 
     # Follow first, then read what was before: in between nothing is missed, and what comes twice is dropped by its id.
@@ -48,14 +48,15 @@ async def of_job(call: Call) -> list[Event] | web.StreamResponse:
 
 async def of_all(call: Call) -> web.StreamResponse:
     """Events of all jobs from now on; after an id that is still remembered, from there on."""
-    last = _last_seen(call)
+    last = last_seen(call)
     mine = call.query(AllQuery).mine
     with call.feeds.follow() as follower:
         recent = [event for event in call.feeds.recent if last is not None and event.id > last]
         return await _stream(call, follower, recent, lambda: False, mine=mine)
 
 
-def _last_seen(call: Call) -> str | None:
+def last_seen(call: Call) -> str | None:
+    """The id of the last message that a client which comes back has seen. Raises `Invalid`."""
     last = call.request.headers.get("Last-Event-ID")
     if last is not None and not _EVENT_ID.fullmatch(last):
         raise Invalid(
@@ -90,7 +91,7 @@ async def _stream(
 
 
 def _owned(call: Call, event: Event) -> bool:
-    job = call.core.records.jobs.get(event.job)
+    job = call.core.records.known_job(event.job)
     return job is not None and job.owner == call.caller.name
 
 

@@ -11,10 +11,12 @@ from typing import IO, Any, cast
 
 from aiohttp import web
 
+from federator.api.attempts import refuse_array
 from federator.api.exchange import Call
 from federator.control.record.blob_owners import owned, owns, refuse_more, used
 from federator.control.record.holders import Held, holders_of
-from federator.control.record.records import Changes, OutputPart
+from federator.control.record.records import Changes
+from federator.control.record.rows import OutputPart
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.tars import members
 from federator.model.jobs import JobStatus
@@ -70,21 +72,26 @@ def _teams(call: Call) -> tuple[str, ...]:
 
 async def outputs(call: Call) -> web.StreamResponse:
     """What `outputs` matched, of the newest attempt that collected any."""
-    collected = call.core.records.outputs.get(call.job.id)
+    await refuse_array(call, "download")
+    collected = call.core.records.known_outputs(call.job.id)
     if collected is None:
         spec = call.core.records.spec(call.job.spec_hash)
         why = "nothing has been collected yet" if spec.outputs else "its job file names none under `outputs`"
         runs = call.job.status is JobStatus.RUNNING
-        remedy = "while it runs, its owner copies files with federator copy JOB:PATH ." if runs else None
+        remedy = (
+            "while it runs, federator download takes what is there, and federator copy any file"
+            if runs
+            else None
+        )
         raise NotFound(f"{call.job.name} has no outputs: {why}", remedy=remedy)
-    placement = call.core.records.placements.get(collected.placement)
-    parts = _by_rank(collected.parts, placement.members if placement else ())
+    placement = call.core.records.known_placement(collected.placement)
+    parts = by_rank(collected.parts, placement.members if placement else ())
     file = await asyncio.to_thread(_archive, call.core.blobs, parts)
     name = f'attachment; filename="{call.job.id}.tar.gz"'
     return await call.send(file, GZIP, {"Content-Disposition": name})
 
 
-def _by_rank(parts: Iterable[OutputPart], members: tuple[str, ...]) -> list[OutputPart]:
+def by_rank(parts: Iterable[OutputPart], members: tuple[str, ...]) -> list[OutputPart]:
     """The part with rank 0 first."""
     ranks = {member: rank for rank, member in reversed(list(enumerate(members)))}
     return sorted(parts, key=lambda part: (ranks.get(part.member, len(members)), part.member))

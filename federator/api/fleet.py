@@ -6,11 +6,23 @@ import msgspec
 
 from federator.api.exchange import Call, Moment
 from federator.control.administration.authority import OVERSEERS
+from federator.control.queries.drain_previews import drain_preview
+from federator.control.queries.spending import capped, since_of
+from federator.control.queries.spending import spending as spent_over_time
 from federator.control.queries.views import OVERVIEW_JOBS
 from federator.model.sites import Site
 from federator.wire.administration import Approval, BurstStatus
-from federator.wire.http import BudgetRow, LeaseRow, OfferRow, Overview, QueueRow, SiteRow, StatementRow
-from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
+from federator.wire.http import (
+    BudgetRow,
+    LeaseRow,
+    OfferRow,
+    Overview,
+    QueueRow,
+    SiteRow,
+    Spending,
+    StatementRow,
+)
+from federator.wire.sites import DeathNotice, DrainPreview, DrainRequest, Evicted, EvictRequest, GivenUp
 from federator.wire.waiting import AlertRow, WaitingNow
 
 
@@ -28,6 +40,14 @@ async def drain(call: Call) -> Site:
     """Let nothing new start there; what runs goes on, or until a deadline."""
     request = await call.body(DrainRequest) if call.request.can_read_body else DrainRequest()
     return await call.core.sites.drain(call.caller, call.path("name"), by=request.by, why=request.why)
+
+
+async def preview_drain(call: Call) -> DrainPreview:
+    """What draining would come to; nothing is changed."""
+    request = await call.body(DrainRequest) if call.request.can_read_body else DrainRequest()
+    core, name = call.core, call.path("name")
+    by_at = core.sites.drain_moment(call.caller, name, request.by)
+    return drain_preview(core.records, name, by_at, core.clock.now(), core.views.row)
 
 
 async def undrain(call: Call) -> Site:
@@ -119,6 +139,22 @@ class OverviewQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 async def overview(call: Call) -> Overview:
     """All at once, for a screen."""
     return call.core.views.overview(call.caller, call.query(OverviewQuery).jobs)
+
+
+class SpendingQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of which cap, by its policy, and, where that has several, by its period and whose share it is."""
+
+    policy: Annotated[str, msgspec.Meta(max_length=200)]
+    period: Annotated[str, msgspec.Meta(max_length=20)] = ""
+    share: Annotated[str, msgspec.Meta(max_length=200)] = ""
+
+
+async def spending(call: Call) -> Spending:
+    """What was spent under a cap since its period began."""
+    core, query, now = call.core, call.query(SpendingQuery), call.core.clock.now()
+    row = capped(core.records, now, query.policy, query.period, query.share)
+    since = since_of(core.records, row, now)
+    return await spent_over_time(core.records, row, core.views.ledger_lines(since=since), since, now)
 
 
 async def burst(call: Call) -> BurstStatus:

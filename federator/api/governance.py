@@ -75,7 +75,9 @@ async def apply_policies(call: Call) -> PolicyVerdict:
     """Put a whole set in force. With `problems` in the answer, nothing was changed."""
     request = await call.body(PolicyRequest)
     await in_thread(call.core.policy_service.outcome, request.text)
-    return await call.core.policy_service.apply(call.caller, request.text, request.reason)
+    return await call.core.policy_service.apply(
+        call.caller, request.text, request.reason, instead_of=request.instead_of
+    )
 
 
 async def diff_policies(call: Call) -> PolicyDiff:

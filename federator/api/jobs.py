@@ -2,17 +2,19 @@
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from functools import partial
+from typing import Annotated, TypeVar, get_args
 
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
-from federator.api.access import not_yours, relations, require_no_series
-from federator.api.attempts import attempt_rows
+from federator.api.access import relations
+from federator.api.attempts import attempt_rows, refuse_array
 from federator.api.exchange import JSON, MIB, NDJSON, YAML, Call, Moment, require_type
+from federator.api.filters import refuse_unknown
 from federator.api.job_cursors import cursor_of, read_cursor
 from federator.api.parser_threads import in_thread
 from federator.api.problems import problem_of
@@ -20,29 +22,30 @@ from federator.control.queries.ahead import ahead_of
 from federator.control.queries.forecast_moves import forecast_moves
 from federator.control.queries.job_lists import NEWEST_FIRST, Sorting, Wanted
 from federator.control.submission.acceptance import Submission
-from federator.control.submission.reruns import request_again
-from federator.kernel.errors import FederatorError, Invalid, TooLarge, TooMany
+from federator.kernel.errors import FederatorError, Invalid, NotFound, TooLarge, TooMany
 from federator.kernel.ids import content_hash
+from federator.model.identity import Scope
 from federator.model.jobs import Job, JobStatus
 from federator.model.plans import Explanation
-from federator.model.rights import MAY_CHANGE
-from federator.wire.addresses import label_of_all, names_array
+from federator.model.rights import MAY_CHANGE, MAY_EXEC, MAY_READ
+from federator.wire.addresses import names_array
 from federator.wire.http import (
-    ActedOn,
     ArrayDetail,
     ForecastMove,
-    JobAction,
+    GpuCurve,
     JobDetail,
     JobOrder,
     JobPage,
     JobPatch,
+    JobRow,
     Preview,
-    Rerun,
     SubmitResult,
     Submitted,
 )
-from federator.wire.jobfile import JobRequest, read_job, read_job_text
+from federator.wire.jobfile import JobRequest, read_in_lines, read_job
 from federator.wire.jsontext import decode_json
+from federator.wire.steps import StepsRequest, has_steps, read_steps
+from federator.wire.yamltext import read_document
 
 CHUNK_LINES = 200
 """Lines that are accepted together: one wait for the disk, and one stretch of the loop in which all their rows are kept."""
@@ -52,6 +55,7 @@ JOB_MIB = 1
 """Of one job file, or of one line of many: what is in it is kept with the job."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 ORDERS: dict[str, JobOrder] = {name: name for name in get_args(JobOrder)}
+Request = TypeVar("Request", bound=JobRequest | StepsRequest)
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
@@ -74,6 +78,8 @@ class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     site: str = ""
     array: str = ""
     series: str = ""
+    pipeline: str = ""
+    """Its name, of the newest, or its id."""
     collapse: bool = False
     """Whether an array is one line."""
     label: tuple[str, ...] = ()
@@ -89,8 +95,11 @@ async def submit(call: Call) -> Submitted | web.StreamResponse:
     kind = require_type(call.request, JSON, *YAML, NDJSON)
     if kind == NDJSON:
         return await _submit_lines(call)
-    request, body_hash = await _read_job(call, kind)
-    client_id = _client_id(call.request.headers.get("Idempotency-Key"), request)
+    request, _, body_hash = await _read_job(call, kind, _read_any)
+    client_id = client_id_of(call.request.headers.get("Idempotency-Key"), request)
+    if isinstance(request, StepsRequest):
+        steps = call.core.intake.submit_steps
+        return await steps(call.caller, request, client_id=client_id, body_hash=body_hash)
     return await call.core.intake.submit(call.caller, request, client_id=client_id, body_hash=body_hash)
 
 
@@ -111,6 +120,7 @@ async def list_jobs(call: Call) -> JobPage:
         until_at=query.until,
         array=query.array,
         series=query.series,
+        pipeline=_pipeline(call, query.pipeline),
         collapse=query.collapse,
         labels=_labels(query.label),
     )
@@ -119,112 +129,96 @@ async def list_jobs(call: Call) -> JobPage:
     page, last = await call.core.views.page(
         call.caller, wanted, sorting=sorting, after=after, limit=query.limit
     )
-    return page if last is None else msgspec.structs.replace(page, next_after=cursor_of(last, sorting))
+    if not page.jobs and after is None:
+        refuse_unknown(call, site=query.site, queue=query.queue)
+    next_after = None if last is None else cursor_of(last, sorting)
+    return replace(page, jobs=_as_theirs(call, page.jobs), next_after=next_after)
+
+
+def _pipeline(call: Call, name: str) -> str:
+    """The id of the pipeline that is meant. Raises `NotFound`."""
+    found = call.core.views.pipeline(call.caller, name) if name else ""
+    if name and not found:
+        raise NotFound(
+            f"no pipeline {name}",
+            remedy="federator list shows jobs; those of a pipeline are called NAME.STEP",
+        )
+    return found
+
+
+def _as_theirs(call: Call, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
+    """Lines that say which of them the caller may change."""
+    if call.caller.scopes and Scope.CHANGE not in call.caller.scopes:
+        return rows
+    authority, known = call.core.authority.now, dict[tuple[str, str, str], bool]()
+    for row in rows:
+        key = (row.owner, row.queue, row.team)
+        if key not in known:
+            stands = authority.standing(call.caller, owner=row.owner, queue=row.queue, team=row.team)
+            known[key] = bool(stands & MAY_CHANGE)
+    return tuple(
+        replace(row, may_change=True) if known[row.owner, row.queue, row.team] else row for row in rows
+    )
 
 
 async def show(call: Call) -> JobDetail:
     """Everything about one job."""
     detail = call.core.views.detail(call.job, seen_by=call.caller)
-    return msgspec.structs.replace(
+    return replace(
         detail,
         series=call.core.series.of_run(call.job),
         attempts=await attempt_rows(call, call.job),
+        may=_may(call),
     )
+
+
+def _may(call: Call) -> tuple[Scope, ...]:
+    """What the caller may do with the job, as it stands to it and as its token is limited."""
+    stands, scopes = relations(call.core, call.caller, call.job), call.caller.scopes
+    lets = {Scope.READ: MAY_READ, Scope.CHANGE: MAY_CHANGE, Scope.EXEC: MAY_EXEC}
+    return tuple(scope for scope, who in lets.items() if stands & who and (not scopes or scope in scopes))
 
 
 async def show_array(call: Call) -> ArrayDetail:
     """The tasks of an array, added up."""
-    return call.core.views.array(call.caller, call.job)
+    return await call.core.views.array(call.caller, call.job)
 
 
 async def update(call: Call) -> JobDetail:
     """Change what may be changed while the job lives."""
+    await refuse_array(call, "update")
     patch = await call.body(JobPatch)
     return call.core.views.detail(await call.core.intake.update(call.caller, call.job.id, patch))
 
 
 async def cancel(call: Call) -> JobDetail:
     """Cancel; the site may take a while to confirm."""
+    await refuse_array(call, "cancel")
     return call.core.views.detail(await call.core.intake.cancel(call.caller, call.job.id))
 
 
 async def hold(call: Call) -> JobDetail:
     """Keep it from starting, or stop it and free its place."""
+    await refuse_array(call, "hold")
     return call.core.views.detail(await call.core.intake.hold(call.caller, call.job.id))
 
 
 async def release(call: Call) -> JobDetail:
     """Undo a hold."""
+    await refuse_array(call, "release")
     return call.core.views.detail(await call.core.intake.release(call.caller, call.job.id))
 
 
 async def requeue(call: Call) -> JobDetail:
     """Stop the attempt and let the job wait for a new one."""
+    await refuse_array(call, "requeue")
     return call.core.views.detail(await call.core.intake.requeue(call.caller, call.job.id))
-
-
-async def act(call: Call) -> list[ActedOn]:
-    """Do it to all jobs that are named, once it is known that all of them may be changed by the caller."""
-    action = await call.body(JobAction)
-    if (action.patch is None) is (action.verb == "update"):
-        raise Invalid(
-            "goes with update, and with nothing else", field="$.patch", remedy="write what to change"
-        )
-    meant = await _meant(call, action)
-    return [await _act_on(call, action, name, jobs) for name, jobs in meant]
-
-
-async def _meant(call: Call, action: JobAction) -> list[tuple[str, list[Job]]]:
-    """The jobs of each entry, all of them the caller's to change so; others have their turn after every entry."""
-    meant, most = list[tuple[str, list[Job]]](), call.core.settings.limits.batch_jobs
-    for name in dict.fromkeys(action.jobs):
-        jobs = call.core.views.find_jobs(call.caller, name)
-        if sum(len(each) for _, each in meant) + len(jobs) > most:
-            raise TooMany(
-                f"these entries mean over {most} jobs (limits.batch_jobs)",
-                remedy="name the rest in another request",
-            )
-        for job in {(each.owner, each.queue, each.team, each.placement): each for each in jobs}.values():
-            require_no_series(job, name)
-            if not relations(call.core, call.caller, job) & MAY_CHANGE:
-                raise not_yours(job)
-        call.core.intake.check(call.caller, action, jobs)
-        meant.append((name, jobs))
-        await asyncio.sleep(0)
-    return meant
-
-
-async def _act_on(call: Call, action: JobAction, name: str, jobs: list[Job]) -> ActedOn:
-    ids = [job.id for job in jobs]
-    acted = await call.core.intake.act(call.caller, action, ids)
-    now = [job for job in map(call.core.records.jobs.get, ids) if job is not None]
-    return ActedOn(
-        name=name,
-        label=label_of_all(jobs),
-        changed=acted.changed,
-        left=acted.left,
-        status=dict(Counter(str(job.status) for job in now)),
-        because=next((job.because for job in now), ""),
-        left_because=acted.because,
-    )
-
-
-async def rerun(call: Call) -> Submitted:
-    """Submit again what has ended."""
-    asked, now = await call.body(Rerun), call.core.clock.now()
-    jobs = call.core.views.find_jobs(call.caller, asked.job)
-    request = request_again(call.core.records, call.caller, jobs, failed=asked.failed, now=now)
-    if not call.core.notifications.reachable(call.caller.name):
-        request = msgspec.structs.replace(request, notify=())
-    client_id = _client_id(call.request.headers.get("Idempotency-Key"), request)
-    return await call.core.intake.submit(
-        call.caller, request, client_id=client_id, body_hash=_hash(msgspec.to_builtins(asked))
-    )
 
 
 def _explained(call: Call) -> tuple[Job, dict[str, int]]:
     """The job that is named; of an array that is, the task that is told for all, and how many tasks are in each status."""
-    if call.job.array is not None and names_array(call.path("id"), call.job):
+    living = call.job.array in call.core.records.arrays
+    if call.job.array is not None and living and names_array(call.path("id"), call.job):
         return call.core.views.told_for_all(call.job.array)
     return call.job, {}
 
@@ -242,9 +236,7 @@ async def explain(call: Call) -> Explanation:
         finish_at=lambda job: core.views.row(job).expected_finish_at,
         may_see=sight.job,
     )
-    return msgspec.structs.replace(
-        found, name=job.label, tasks=tasks, series=core.series.of_run(job), ahead=ahead
-    )
+    return replace(found, name=job.label, tasks=tasks, series=core.series.of_run(job), ahead=ahead)
 
 
 class ForecastsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -260,29 +252,47 @@ async def forecasts(call: Call) -> list[ForecastMove]:
     return await forecast_moves(core.records, core.turn, core.decisions, job, since_at, call.sight.job)
 
 
+async def gpus(call: Call) -> list[GpuCurve]:
+    """Use over time of each GPU of a job's newest attempt."""
+    return call.core.views.gpu_curves(call.core.views.find_job(call.caller, call.path("id")))
+
+
 async def preview(call: Call) -> Preview:
     """What would become of this job file; nothing is changed."""
-    request, _ = await _read_job(call, require_type(call.request, JSON, *YAML))
-    return await call.core.views.preview(call.caller, request)
+    kind = require_type(call.request, JSON, *YAML)
+    request, document, _ = await _read_job(call, kind, read_job)
+    found = await call.core.views.preview(call.caller, request)
+    return found if kind == JSON else replace(found, file=document)
 
 
 async def preview_change(call: Call) -> Preview:
     """What would become of a job that waits, if it were changed so; nothing is changed."""
     patch = await call.body(JobPatch)
-    return await call.core.views.preview_of(call.core.intake.patched(call.caller, call.job, patch))
+    return await call.core.views.preview_of(*call.core.intake.patched(call.caller, call.job, patch))
 
 
-async def _read_job(call: Call, kind: str) -> tuple[JobRequest, str]:
+def _read_any(document: object, *, now: float) -> JobRequest | StepsRequest:
+    """A job, or a pipeline."""
+    return read_steps(document, now=now) if has_steps(document) else read_job(document, now=now)
+
+
+async def _read_job(call: Call, kind: str, read_as: Callable[..., Request]) -> tuple[Request, object, str]:
+    """What was sent, the same as data, and a hash of it."""
     data = await call.read(JOB_MIB)
     now = call.core.clock.now()
     if kind == JSON:
-        document = decode_json(data)
-        return read_job(document, now=now), _hash(document)
+        value = decode_json(data)
+        return read_as(value, now=now), value, hash_of(value)
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise Invalid("this is not UTF-8", field="$") from None
-    return await in_thread(lambda each: read_job_text(each, now=now), text), content_hash(data)
+
+    def read(text: str) -> tuple[Request, object]:
+        document = read_document(text)
+        return read_in_lines(document, partial(read_as, now=now)), document.value
+
+    return *await in_thread(read, text), content_hash(data)
 
 
 async def _submit_lines(call: Call) -> web.StreamResponse:
@@ -386,8 +396,8 @@ async def _submit_chunk(
         try:
             document = decode_json(line)
             request = read_job(document, now=now)
-            room.take(len(request.array or ()) or 1)
-            requests.append(Submission(request, _client_id(None, request), _hash(document)))
+            room.take(min(len(request.array), call.core.settings.limits.array_waiting) or 1)
+            requests.append(Submission(request, client_id_of(None, request), hash_of(document)))
             numbers.append(number)
         except FederatorError as error:
             results[number] = SubmitResult(number, problem=problem_of(error))
@@ -402,12 +412,13 @@ async def _submit_chunk(
     return [results[number] for number in sorted(results)]
 
 
-def _hash(document: object) -> str:
-    """The same for documents that mean the same, whatever the order of their keys."""
+def hash_of(document: object) -> str:
+    """Of what was sent: the same for documents that mean the same, whatever the order of their keys."""
     return content_hash(_canonical.encode(document))
 
 
-def _client_id(header: str | None, request: JobRequest) -> str | None:
+def client_id_of(header: str | None, request: JobRequest | StepsRequest) -> str | None:
+    """Under which it is submitted, by its header or the job itself. Raises `Invalid`."""
     if header is not None and request.client_id not in (None, header):
         raise Invalid(
             "differs from the header Idempotency-Key", field="$.client_id", remedy="send one of them"

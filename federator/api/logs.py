@@ -7,19 +7,19 @@ from typing import Annotated, NamedTuple
 import msgspec
 from aiohttp import web
 
-from federator.api.attempts import attempt, log_name
+from federator.api.attempts import attempt, log_name, refuse_array
 from federator.api.exchange import NDJSON, Call, Moment
 from federator.api.log_offsets import READ_BYTES, offset_since, parts, tail_offset, times_of
 from federator.kernel.errors import NotFound
-from federator.model.placements import Placement
+from federator.model.placements import Placement, PlacementStatus
 from federator.ports import Blobs
 from federator.wire.log_times import LogTime
 
 LOOK_S = 5.0
 """Real seconds after which a waiting stream looks whether its client is still there."""
 SETTLE_S = 0.2
-"""Real seconds for which a log must not grow, once its job is over, to count as complete. Agents bring logs home before the last status;
-this is for what was given up without one."""
+"""Real seconds for which a log must not grow, once its job is over, to count as complete. Agents bring logs home before the last status, so one that
+succeeded is complete; this is for what was given up without one."""
 PLACEMENT_HEADER = "X-Federator-Placement"
 OFFSET_HEADER = "X-Federator-Offset"
 """Where in the log the answer begins: a client that asked for a tail goes on from there after a cut."""
@@ -43,6 +43,7 @@ class LogsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def read(call: Call) -> web.StreamResponse:
     """The log as plain text. With `follow` it goes on over later attempts and ends when the job is over and its log complete."""
+    await refuse_array(call, "logs")
     query = call.query(LogsQuery)
     placement = await _asked_for(call, query)
     if placement is None and not query.follow:
@@ -123,15 +124,16 @@ async def _follow(copy: _Copy, placement: Placement | None, offset: int, *, only
         while not (call.hung_up or call.feeds.closing):
             bell.clear()
             over = _over(call, placement) if only else _job_over(call)
+            complete = over and _succeeded(call, placement)
             before = offset
             if placement is not None:
                 offset = await copy.all_there_is(placement, offset)
-            if offset == before:
+            if complete or offset == before:
                 newest = placement if only else _newest(call)
                 if newest is not None and newest is not placement and _gone_from(call, placement, newest):
                     placement, offset, quiet = newest, 0, False
                     continue
-                if over and quiet:
+                if complete or (over and quiet):
                     return
             quiet = over
             with contextlib.suppress(TimeoutError):
@@ -146,17 +148,22 @@ def _gone_from(call: Call, placement: Placement | None, newest: Placement) -> bo
         return True
     if placement.id == newest.id:
         return False
-    former = call.core.records.placements.get(placement.id)
+    former = call.core.records.known_placement(placement.id)
     return former is None or former.ended
 
 
 def _over(call: Call, placement: Placement | None) -> bool:
-    now = call.core.records.placements.get(placement.id) if placement else None
+    now = call.core.records.known_placement(placement.id) if placement else None
     return now is None or now.ended
 
 
+def _succeeded(call: Call, placement: Placement | None) -> bool:
+    now = call.core.records.known_placement(placement.id) if placement else None
+    return now is not None and now.status is PlacementStatus.SUCCEEDED
+
+
 def _job_over(call: Call) -> bool:
-    job = call.core.records.jobs.get(call.job.id)
+    job = call.core.records.open_job(call.job.id)
     return job is None or job.terminal
 
 
@@ -166,7 +173,7 @@ async def _asked_for(call: Call, query: LogsQuery) -> Placement | None:
         return await attempt(call, query.attempt)
     if not query.placement:
         return _newest(call)
-    placement = call.core.records.placements.get(query.placement)
+    placement = call.core.records.known_placement(query.placement)
     if placement is None or placement.job != call.job.id:
         raise NotFound(f"{call.job.name} has no placement {query.placement}")
     return placement
@@ -176,8 +183,8 @@ def _newest(call: Call) -> Placement | None:
     """The attempt that counts now; between two attempts, the last one."""
     records = call.core.records
     job = records.jobs.get(call.job.id, call.job)
-    if job.placement in records.placements:
-        return records.placements[job.placement]
+    if (now := records.known_placement(job.placement)) is not None:
+        return now
     if job.epoch == 0:
         return None
     attempts = [placement for placement in records.placements.values() if placement.job == job.id]

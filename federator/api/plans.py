@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from federator.api.exchange import Call, Cursor, Moment
+from federator.api.filters import refuse_unknown
 from federator.control.queries.timetables import PlanFilter
 from federator.kernel.errors import Invalid
 from federator.model.timetable import Timetable
@@ -52,4 +53,7 @@ async def _page(call: Call, found: Timetable) -> PlanPage:
         owner=query.owner,
         collapse=query.collapse,
     )
-    return await call.core.timetables.page(found, wanted, call.sight, after=query.after, limit=query.limit)
+    page = await call.core.timetables.page(found, wanted, call.sight, after=query.after, limit=query.limit)
+    if not page.total:
+        refuse_unknown(call, site=query.site, queue=query.queue)
+    return page

@@ -14,7 +14,7 @@ USUAL_S = 7 * 86_400.0
 
 
 class LoadQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Jobs that were there between `since` and `until` (seconds since the epoch; 0: a week before, and now), after the one whose id is `after`."""
+    """Jobs that were there between `since` and `until` (seconds since the epoch; 0: a week before, and now), after what the page before gave as `next_after`."""
 
     since: Moment = 0.0
     until: Moment = 0.0
@@ -33,7 +33,7 @@ async def jobs(call: Call) -> RecordedJobs:
         )
     if until_at - span.since_at > LONGEST_S:
         raise Invalid("is more than 400 days before `until`", field="?since", remedy="ask for a shorter time")
-    return call.core.recorded.jobs(span, after=query.after, limit=query.limit, now=now)
+    return await call.core.recorded.jobs(span, after=query.after, limit=query.limit, now=now)
 
 
 async def world(call: Call) -> RecordedWorld:

@@ -7,13 +7,16 @@ from typing import Any
 from federator.api import (
     agents,
     browser_session,
+    changes,
     events,
     files,
     fleet,
     governance,
+    job_actions,
     jobs,
     logs,
     people,
+    placement_inputs,
     plans,
     recorded,
     series,
@@ -44,6 +47,7 @@ from federator.wire import (
     tunnel,
     waiting,
 )
+from federator.wire.changes import Change
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 from federator.wire.timetable import PlanPage
 from federator.wire.usage import UsageReport
@@ -66,8 +70,8 @@ ROUTES = (
     # Jobs
     Route("POST", "/v1/jobs", jobs.submit, PERSON, "Submit one job, or many as NDJSON", body=JOB_FILE, takes=(JSON, YAML[0], NDJSON), answer=http.Submitted, status=201, cost=PLAIN),
     Route("GET", "/v1/jobs", jobs.list_jobs, PERSON, "List jobs", query=jobs.JobsQuery, answer=http.JobPage, cost=PLAIN),
-    Route("POST", "/v1/jobs/actions", jobs.act, PERSON, "Cancel, hold, release or requeue many jobs", body=http.JobAction, answer=list[http.ActedOn], cost=HEAVY),
-    Route("POST", "/v1/jobs/rerun", jobs.rerun, PERSON, "Submit again what has ended", body=http.Rerun, answer=http.Submitted, status=201, cost=PLAIN),
+    Route("POST", "/v1/jobs/actions", job_actions.act, PERSON, "Cancel, hold, release or requeue many jobs", body=http.JobAction, answer=list[http.ActedOn], cost=HEAVY),
+    Route("POST", "/v1/jobs/rerun", job_actions.rerun, PERSON, "Submit again what has ended", body=http.Rerun, answer=http.Submitted, status=201, cost=PLAIN),
     Route("GET", "/v1/jobs/{id}", jobs.show, PERSON, "Show a job, by id or name", answer=Detail),
     Route("GET", "/v1/jobs/{id}/array", jobs.show_array, PERSON, "Add up the tasks of an array", answer=http.ArrayDetail, cost=PLAIN),
     Route("PATCH", "/v1/jobs/{id}", jobs.update, JOB, "Change a living job", allows=MAY_CHANGE, body=http.JobPatch, answer=Detail, cost=PLAIN),
@@ -81,6 +85,7 @@ ROUTES = (
     Route("GET", "/v1/jobs/{id}/logs", logs.read, JOB, "Read or follow a log", allows=MAY_READ, query=logs.LogsQuery, content=TEXT),
     Route("GET", "/v1/jobs/{id}/outputs", files.outputs, JOB, "Download collected outputs", allows=MAY_READ, content=TAR),
     Route("GET", "/v1/jobs/{id}/tunnel", tunnels.enter, JOB, "Run a command in a running job, or reach a port of it (WebSocket)", allows=MAY_EXEC, query=tunnels.TunnelQuery, status=101, cost=TUNNEL),
+    Route("GET", "/v1/jobs/{id}/gpus", jobs.gpus, PERSON, "Use over time of each GPU of a job", answer=list[http.GpuCurve]),
     Route("GET", "/v1/jobs/{id}/forecasts", jobs.forecasts, PERSON, "What moved the forecast of a job", query=jobs.ForecastsQuery, answer=list[http.ForecastMove], cost=HEAVY),
     Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation, cost=HEAVY),
     Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview, cost=HEAVY),
@@ -96,6 +101,7 @@ ROUTES = (
     Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),
     Route("GET", "/v1/sites/{name}/statement", fleet.statement, PERSON, "What was used at a site, by owner, queue and GPU model", SITE_ADMIN, query=fleet.StatementQuery, answer=list[http.StatementRow], cost=HEAVY),
     Route("POST", "/v1/sites/{name}/drain", fleet.drain, PERSON, "Start nothing new at a site; with a deadline, stop what still runs by then", SITE_ADMIN, body=sites.DrainRequest, answer=Site),
+    Route("POST", "/v1/sites/{name}/drain/preview", fleet.preview_drain, PERSON, "Preview draining a site: what would be stopped, when it is empty, what is lost; nothing is changed", SITE_ADMIN, body=sites.DrainRequest, answer=sites.DrainPreview, cost=HEAVY),
     Route("POST", "/v1/sites/{name}/undrain", fleet.undrain, PERSON, "Start work at a site again", SITE_ADMIN, answer=Site),
     Route("POST", "/v1/sites/{name}/evict", fleet.evict, PERSON, "Have one job, or all, leave a site", SITE_ADMIN, body=sites.EvictRequest, answer=sites.Evicted),
     Route("POST", "/v1/sites/{name}/declare-dead", fleet.declare_dead, PERSON, "Declare that nothing runs at a silent site", SITE_ADMIN, body=sites.DeathNotice, answer=sites.GivenUp),
@@ -107,8 +113,10 @@ ROUTES = (
     Route("GET", "/v1/offers", fleet.offers, PERSON, "List what could be rented", answer=list[http.OfferRow]),
     Route("GET", "/v1/leases", fleet.leases, PERSON, "List what is rented", answer=list[http.LeaseRow]),
     Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
+    Route("GET", "/v1/spending", fleet.spending, PERSON, "What was spent under a cap over its present period", query=fleet.SpendingQuery, answer=http.Spending, cost=HEAVY),
     Route("GET", "/v1/plan", plans.show, PERSON, "What runs where and when, as the newest decision foresees it", query=plans.PlanQuery, answer=PlanPage, cost=HEAVY),
     Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", query=fleet.OverviewQuery, answer=http.Overview),
+    Route("GET", "/v1/changes", changes.follow, PERSON, "Follow what there is: sites, queues, leases, budgets, and what changes of them", query=changes.ChangesQuery, answer=Change, content=events.CONTENT_TYPE, cost=PLAIN),
     Route("GET", "/v1/waiting", fleet.waiting, PERSON, "Why jobs wait, added up by reason, and what is kept for whom", answer=waiting.WaitingNow, cost=PLAIN),
     Route("GET", "/v1/alerts", fleet.alerts, PERSON, "List alerts, newest first", answer=list[waiting.AlertRow]),
     Route("GET", "/v1/burst", fleet.burst, PERSON, "Whether and by whom anything may be rented, and what waits for approval", answer=administration.BurstStatus),
@@ -158,6 +166,8 @@ ROUTES = (
     Route("GET", f"{tunnel.PATH}/{{tunnel}}", tunnels.meet, SESSION, "An agent's end of a tunnel into a job (WebSocket)", status=101),
     Route("GET", "/agent/v1/specs/{hash}", agents.spec, SESSION, "A spec to run", answer=JobSpec),
     Route("GET", "/agent/v1/blobs/{hash}", agents.blob, SESSION, "A work directory to unpack", content=TAR),
+    Route("GET", "/agent/v1/inputs/{placement}", placement_inputs.found, SESSION, "Which outputs of other jobs a placement reads", answer=link.PlacementInputs),
+    Route("GET", "/agent/v1/inputs/{placement}/{job}/{hash}", placement_inputs.archive, SESSION, "Outputs of a job that a placement reads", content=TAR),
     Route("PUT", "/agent/v1/logs/{placement}/{rank}", agents.append_log, SESSION, "Add to a rank's log", query=agents.LogQuery, body=bytes, takes=BYTES, answer=link.LogLength),
     Route("PUT", "/agent/v1/outputs/{placement}", agents.put_outputs, SESSION, "Keep collected outputs", body=bytes, takes=BYTES, status=201),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from federator.api.console import add_console
 from federator.api.exchange import json_response
 from federator.api.feeds import Feeds
 from federator.api.listener import attend
+from federator.api.live import LIVE, LiveRows
 from federator.api.problems import answer_problems
 from federator.api.rates import PLAIN, RATES, Rates
 from federator.api.routes import ROUTES
@@ -34,6 +35,7 @@ def build_app(core: Core, connections: Connections | None = None) -> web.Applica
     app[RATES] = Rates(limits, time.monotonic)
     app[TRANSFERS] = Transfers(limits.transfers, limits.transfers_each)
     app[TUNNELS] = Tunnels(limits)
+    app[LIVE] = LiveRows(core, time.monotonic)
     if connections is not None:
         _end_with_credentials(core, connections, app)
     for route in ROUTES:
@@ -47,6 +49,7 @@ def build_app(core: Core, connections: Connections | None = None) -> web.Applica
     async def let_go(_app: web.Application) -> None:
         """Streams and links would otherwise keep the server from stopping."""
         feeds.close()
+        app[LIVE].close()
         app[TUNNELS].close()
         await core.tunnels.close()
         await core.hub.close()
@@ -79,7 +82,7 @@ def _adds_a_line(route: Route) -> bool:
 
 def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
-        call = admit(core, feeds, route, request)
+        call = await admit(core, feeds, route, request)
         if call.who and _adds_a_line(route):
             core.sweeper.retention.refuse_line(call.who.name)
         with request.app[RATES].spend(call.who.name, route.cost) if call.who else nullcontext():

@@ -14,6 +14,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import WebSocketError, WSCloseCode, WSMessage, WSMsgType, web
 
+from federator.api.attempts import refuse_array
 from federator.api.exchange import Call
 from federator.api.problems import STARTED
 from federator.control.administration.tunnels import Target
@@ -201,6 +202,7 @@ async def _received(source: web.WebSocketResponse) -> WSMessage:
 async def enter(call: Call) -> web.StreamResponse:
     """A person's end: what it is for, the agent's end, then both coupled. Errors before the upgrade are answers, later ones come as the tunnel's end."""
     core, tunnels = call.core, call.request.app[TUNNELS]
+    await refuse_array(call, "exec")
     target = core.tunnels.target(call.job, call.query(TunnelQuery).rank)
     core.hub.require_tunnels(target.member)
     core.sweeper.retention.refuse_line(call.caller.name)

@@ -8,6 +8,7 @@ import msgspec
 from federator.api.exchange import Call, Moment
 from federator.control.queries.usage_report import UsageSums, add_jobs, add_lines
 from federator.kernel.errors import Invalid
+from federator.model.archive import ArchivedShare, Where
 from federator.model.events import LedgerEntry
 from federator.model.rights import Relation
 from federator.wire.usage import KEYS, Key, UsageReport
@@ -45,8 +46,17 @@ async def usage(call: Call) -> UsageReport:
     lines = call.core.views.ledger_lines(since=since)
     await add_lines(sums, lines, team_of, counts.line, until)
     shown = records.index.of_cells(lambda cell: counts.group(cell[0], cell[1], cell[3], ""))
-    jobs = (records.jobs[name] for name in list(shown.ids()) if name in records.jobs)
-    await add_jobs(sums, jobs, records.placements, since, until)
+    # What has ended leaves memory for the archive: both are looked at as they are at one moment.
+    jobs = [
+        (job, records.placements.get(job.placement or ""))
+        for job in map(records.jobs.get, shown.ids())
+        if job
+    ]
+    ended = Where(ended_since_at=since, ended_until_at=None if math.isinf(until) else until)
+    archived = await call.core.views.search.usage(ended, _keys(query.by), counts.archived)
+    await add_jobs(sums, jobs, since, until)
+    for each in archived:
+        sums.archived(each, _keys(query.by))
     return sums.report(whose=counts.whose, since=since, until=min(until, now))
 
 
@@ -70,6 +80,10 @@ class _Counted:
     def line(self, line: LedgerEntry, team: str) -> bool:
         """Whether a line of the ledger counts."""
         return self.group(line.owner, line.queue, team, line.site)
+
+    def archived(self, share: ArchivedShare) -> bool:
+        """Whether jobs of the archive count."""
+        return self.group(share.owner, share.queue, share.team, "")
 
     def group(self, owner: str, queue: str, team: str, site: str) -> bool:
         """Whether what that person has had there counts."""

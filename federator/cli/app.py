@@ -1,6 +1,6 @@
 """The command as a whole: its groups of verbs, and how every way of ending becomes an exit code."""
 
-import sys
+import os
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
@@ -25,13 +25,15 @@ FEW = 12
 NEAR, VERY_NEAR = 0.7, 0.8
 """How much alike two words are, of 1, to be taken for the same: with the same first letter, and with another."""
 LISTING = ("--help", "-h")
+INSTEAD = {"submit": "federator run --detach", "preview": "federator run --dry-run"}
+"""What takes a command, for those who gave one to a verb that takes a file."""
 VERBS: dict[str, dict[str, str]] = {
     "Run": {
         "submit": "federator.cli.jobs:submit",
         "run": "federator.cli.run:run",
         "rerun": "federator.cli.arrays:rerun",
         "preview": "federator.cli.explain:preview",
-        "wait": "federator.cli.run:wait",
+        "wait": "federator.cli.wait:wait",
     },
     "Watch": {
         "list": "federator.cli.jobs:list_jobs",
@@ -49,8 +51,10 @@ VERBS: dict[str, dict[str, str]] = {
     },
     "Inside a running job": {
         "exec": "federator.cli.tunnels:exec_command",
-        "attach": "federator.cli.tunnels:attach",
+        "attach": "federator.cli.attached:attach",
         "port-forward": "federator.cli.tunnels:port_forward",
+        "ssh-config": "federator.cli.ssh:ssh_config",
+        "ssh-proxy": "federator.cli.ssh:ssh_proxy",
         "copy": "federator.cli.copy:copy",
         "notebook": "federator.cli.notebook:notebook",
     },
@@ -62,11 +66,14 @@ VERBS: dict[str, dict[str, str]] = {
         "release": "federator.cli.jobs:release",
         "requeue": "federator.cli.jobs:requeue",
     },
+    "At a site that is cut off": {"local": "federator.cli.local:app"},
     "Sites and queues": {
         "sites": "federator.cli.sites:list_sites",
         "site": "federator.cli.sites:app",
         "drain": "federator.cli.sites:drain",
         "undrain": "federator.cli.sites:undrain",
+        "reserve": "federator.cli.reservations:reserve",
+        "unreserve": "federator.cli.reservations:unreserve",
         "queues": "federator.cli.capacity:queues",
         "teams": "federator.cli.capacity:teams",
     },
@@ -94,6 +101,7 @@ VERBS: dict[str, dict[str, str]] = {
     "Server": {
         "demo": "federator.cli.demo.verb:demo",
         "serve": "federator.cli.serve:serve",
+        "operator": "federator.cli.operator:operator",
         "store": "federator.cli.store:app",
         "token": "federator.cli.tokens:app",
     },
@@ -103,6 +111,7 @@ VERBS: dict[str, dict[str, str]] = {
 GROUPS = {
     "burst": "Show what may be rented and what waits for approval; stop and restart renting.",
     "series": "Show jobs that are submitted again and again; pause, resume and cancel them.",
+    "local": "Submit to the agent of this host while its site is cut off; list, log, cancel and wait for such jobs.",
     "site": "Show one site, take work off it, see what it was used for, revoke a host's key, declare it dead, or forget it.",
     "policy": "Show, check, try and apply policies.",
     "decisions": "Recorded decisions: list, show, replay.",
@@ -148,6 +157,7 @@ def run_app(app: App, words: Sequence[str]) -> int:
     """Run one of this application's commands; every way of ending becomes an exit code."""
     try:
         code = app(_with_input(words), exit_on_error=False, print_error=False, result_action="return_value")
+        print(end="", flush=True)  # while a reader that has gone is still noticed
     except CycloptsError as error:
         from federator.cli.output import say_error
 
@@ -164,8 +174,8 @@ def run_app(app: App, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has enough; nothing more may be written, not even at exit.
-        sys.stdout = None
+        # Whoever read the output has enough; what is not written yet goes nowhere, else Python complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
         from federator.cli.output import say_error
@@ -206,7 +216,9 @@ def _near(word: str, known: Sequence[str]) -> str:
 def _what(error: CycloptsError) -> str:
     """What is wrong; what may be written without its option is told as `--help` has it."""
     if isinstance(error, UnusedCliTokensError):
-        return f"{' '.join(error.unused_tokens or ())!r}: more words than it takes"
+        verb = INSTEAD.get((error.command_chain or ("",))[-1])
+        instead = f"; for a command write {verb} -- COMMAND" if verb else ""
+        return f"{' '.join(error.unused_tokens or ())!r}: more words than it takes{instead}"
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         names = [name for name in error.app or () if not name.startswith("-")]
         known = f"; known are {', '.join(names)}" if len(names) <= FEW else ""

@@ -2,25 +2,33 @@
 
 import math
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
-from federator.cli.jobs import JobName, act_on
+from federator.cli.jobs import act_on
 from federator.cli.output import Output
-from federator.cli.session import HERE, Connection, ask
+from federator.cli.session import HERE, Connection, JobName, ask
 from federator.kernel.errors import Conflict, Invalid
 from federator.kernel.quantities import format_instant
 from federator.model.changes import AskFor, Remedy, WaitUntil
 from federator.wire.http import JobPatch
 
-_PATCHED: dict[str, tuple[str, Callable[[float | str], str]]] = {
+_PATCHED: dict[str, tuple[str, Callable[[Any], str]]] = {
     "deadline_at": ("deadline", lambda at: format_instant(math.ceil(float(at)))),
     "value_usd": ("value", lambda usd: f"{usd} USD"),
     "max_cost_usd": ("max_cost", lambda usd: f"{usd} USD"),
     "max_duration_s": ("max_duration", lambda seconds: f"{math.ceil(float(seconds))}s"),
     "queue": ("queue", str),
+    "models": ("models", lambda names: "|".join(names) or "none"),
+    "nodes": ("nodes", str),
+    "gpus": ("gpus", str),
+    "gpu_memory_mib": ("gpu_memory", lambda mib: f"{mib}MiB"),
+    "cpus_milli": ("cpus", lambda milli: f"{milli / 1000:g}"),
+    "memory_mib": ("memory", lambda mib: f"{mib}MiB"),
+    "sites": ("sites", lambda names: "|".join(names) or "none"),
+    "not_sites": ("not_sites", lambda names: "|".join(names) or "none"),
 }
 """What may be changed while a job lives, by the field that advice is about, and as it is written."""
 
@@ -33,7 +41,7 @@ def apply(
     output: Output = "table",
     connection: Connection = HERE,
 ) -> int:
-    """Do what `federator explain JOB` advises: change the job's deadline, value, limit on cost or duration, or queue.
+    """Do what `federator explain JOB` advises: change the job's deadline, value, limit on cost or duration, queue, what it needs, or its sites.
 
     Of an array, that of the task that is explained is done to all its tasks. What only another job file, a site or a policy could change is refused with what to do instead. Advice is of the moment; what was done is printed.
     """
@@ -64,14 +72,14 @@ def patch_of(remedy: Remedy, job: str) -> JobPatch:
             raise Conflict(
                 f"a person has to approve it: {remedy.text}", remedy=f"federator burst approve {job}"
             )
-        if change.field not in _PATCHED or not isinstance(change.value, int | float | str | None):
+        if change.field not in _PATCHED or change.form:
             raise Conflict(
                 f"a job cannot be changed in that: {remedy.text}",
                 remedy="change its file, cancel it and submit it again",
             )
         name, text = _PATCHED[change.field]
         fields[name] = "none" if change.value is None else text(change.value)
-    return msgspec.convert(fields, JobPatch)
+    return msgspec.convert(fields, JobPatch, strict=False)
 
 
 def can_be_applied(remedy: Remedy, job: str) -> bool:

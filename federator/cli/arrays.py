@@ -1,6 +1,5 @@
 """Arrays as one: what `show` says of all tasks together, and running again those that failed."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -11,8 +10,7 @@ from federator.cli.output import Output, facts, say, show, show_data, status
 from federator.cli.phrases import counted, duration, usd, when_exactly
 from federator.cli.requested import asks_for_any
 from federator.cli.session import HERE, Connection, ask
-from federator.kernel.errors import Invalid
-from federator.wire.http import ArrayDetail
+from federator.wire.http import ArrayDetail, Submitted
 
 
 def show_array(array: ArrayDetail, now: float, output: Output) -> None:
@@ -31,6 +29,12 @@ def show_array(array: ArrayDetail, now: float, output: Output) -> None:
         ("tasks", tasks_in_words(array.tasks)),
         ("at once", "" if array.at_once is None else f"at most {array.at_once}"),
         ("waits", array.waits),
+        (
+            "not expanded",
+            f"{array.unexpanded} of those that wait: they become jobs as others start"
+            if array.unexpanded
+            else "",
+        ),
         *(("ended", f"{array.name}[{indices}]  {why}") for why, indices in array.ended.items()),
         ("owner", f"{array.owner}, queue {array.queue}"),
         ("at", ", ".join(f"{site} ({count})" for site, count in array.sites.items())),
@@ -58,24 +62,11 @@ def tasks_in_words(tasks: Mapping[str, int]) -> Text:
     return told
 
 
-def one_task(array: ArrayDetail, verb: str) -> Invalid:
-    """That a verb is about one task: the first that failed, where any did."""
-    failed = next((indices for why, indices in array.ended.items() if why.startswith("FAILED")), "")
-    first = re.split("[-,]", failed or array.indices)[0]
-    count = counted(sum(array.tasks.values()), "task")
-    which = "the first that failed" if failed else "one of them"
-    return Invalid(
-        f"{array.name} is an array of {count}",
-        field="JOB",
-        remedy=f"name {which}: federator {verb} '{array.name}[{first}]'",
-    )
-
-
 def rerun(
     job: Annotated[
         str,
         Parameter(
-            help="Id or name of what has ended: a job, an array, or some of its tasks as in 'sweep[3-7]'."
+            help="Id or name of what has ended: a job, an array, some of its tasks as in 'sweep[3-7]', or a pipeline."
         ),
     ],
     *,
@@ -88,13 +79,19 @@ def rerun(
     Parameters
     ----------
     failed:
-        Only the tasks that failed.
+        Only the tasks that failed; of a pipeline the steps that failed, arrays whole, and those that follow them.
     """
     submitted, _ = ask(connection, lambda client: client.rerun(job, failed=failed))
     if output in ("json", "yaml"):
         show_data(submitted, output)
         return
-    print("\n".join(submitted.jobs))
-    say(
-        f"{submitted.name} submitted again, {counted(len(submitted.jobs), 'job')}; next: federator show {submitted.name}"
+    print("\n".join(ids_of(submitted)))
+    count = (
+        counted(len(submitted.jobs), "step") if submitted.pipeline else counted(submitted.tasks or 1, "job")
     )
+    say(f"{submitted.name} submitted again, {count}; next: federator show {submitted.name}")
+
+
+def ids_of(submitted: Submitted) -> tuple[str, ...]:
+    """What a submission is known by: the ids of its jobs, or, where those of a very large array are not all told, that of the array."""
+    return submitted.jobs if len(submitted.jobs) >= submitted.tasks else (submitted.array,)

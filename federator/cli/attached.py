@@ -1,4 +1,4 @@
-"""`run --stdin` and `run --pty`: a job whose command reads what is given here.
+"""`run --stdin`, `run --pty` and `attach`: a job whose command reads what is given here.
 
 The job itself only waits, and ends with the exit code of the command, which is run inside of it through a tunnel: so it is one mechanism at every
 runtime, and accounting, limits and cancelling are those of any job. When whoever gives the input has gone, the command is hung up on and the job
@@ -17,10 +17,15 @@ from typing import TYPE_CHECKING
 
 from federator.cli import terminal
 from federator.cli.exits import exit_of
-from federator.cli.tunnels import run_inside
+from federator.cli.phrases import plain
+from federator.cli.sanitize import LogOutput
+from federator.cli.session import HERE, Connection, JobName, open_client
+from federator.cli.tunnels import Rank, run_inside
 from federator.kernel.errors import FederatorError, Invalid, Unavailable
 from federator.model.jobs import TERMINAL, JobStatus
 from federator.wire import tunnel
+from federator.wire.addresses import names_array, one_task
+from federator.wire.http import JobDetail
 
 if TYPE_CHECKING:
     from federator.client import AsyncClient
@@ -40,6 +45,56 @@ trap : HUP INT QUIT TERM; exec 3>"$f"; echo begun >&3
 [ ! -t 1 ] || printf '\\r'; "$@" 3>&-; code=$?; echo $code >&3; exit $code
 """
 """What is run inside of it, before the command. A terminal says by a first byte, which shows nothing, that it is there. It lives on to tell how the command ended."""
+
+
+ATTACHED_LINES = 100
+"""So much of what a job has written is shown to who attaches."""
+
+
+def attach(job: JobName, *, rank: Rank = 0, connection: Connection = HERE) -> int:
+    """Come back to a job: to its terminal if it was started with `run --pty`, else to its output.
+
+    A terminal goes on when its connection is lost, or is left with `Enter ~ .`, until the job ends. It is in one place at a time:
+    whoever attaches takes it over. Only the job's owner may. Of any other job the output is followed to its end, and nothing that is
+    typed goes there; Ctrl-C leaves, and the job goes on. The exit code is the job's.
+
+    Parameters
+    ----------
+    rank:
+        Which rank of a gang.
+    """
+    return asyncio.run(_attach(connection, job, rank))
+
+
+async def _attach(connection: Connection, job: str, rank: int) -> int:
+    async with open_client(connection, long_patience=True) as client:
+        detail = await client.job(job)
+        if names_array(job, detail.job):
+            array = await client.array(job)
+            raise one_task(array.name, array.indices, sum(array.tasks.values()), array.ended, "attach")
+        if _has_terminal(detail):
+            if not terminal.is_terminal():
+                raise Invalid("standard input is not a terminal", field="JOB")
+            return await run_inside(client, detail.job.id, tunnel.Attach(terminal.size()), rank=rank)
+        _say(
+            f"{detail.job.label} has no terminal: this is its output, and nothing goes to its input; Ctrl-C leaves"
+        )
+        out = LogOutput()
+        async for part in client.logs(detail.job.id, node=rank, tail=ATTACHED_LINES, follow=True):
+            out.write(part)
+        ended = (await client.wait(detail.job.id)).job
+        _say(f"{ended.status}: {ended.because}")
+        return exit_of(ended)
+
+
+def _say(text: str) -> None:
+    print(f"federator: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def _has_terminal(detail: JobDetail) -> bool:
+    """Whether it was started to have a command run inside, and has not ended: whether that has a terminal is known to its agent."""
+    command = detail.spec.command or ()
+    return not detail.job.terminal and len(command) > 2 and command[2].startswith(_FIFO)
 
 
 def document_of(document: dict[str, object]) -> dict[str, object]:

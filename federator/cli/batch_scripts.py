@@ -15,7 +15,6 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration
 from federator.wire.yamltext import Document
 
-SUFFIXES = (".sbatch", ".slurm", ".bsub", ".lsf")
 SHELLS = ("sh", "bash", "zsh", "ksh", "dash")
 LAUNCHERS = frozenset({"srun", "mpirun", "jsrun", "blaunch"})
 MOST_LINES = 10_000
@@ -96,11 +95,6 @@ class _Job:
         self.notes.append(f"line {self.line}: {text}")
 
 
-def is_script(path: Path, text: str) -> bool:
-    """Whether a file is a script and no job file: by its first line, or its name."""
-    return text.startswith("#!") or path.suffix in SUFFIXES
-
-
 def read_script(path: Path, text: str) -> tuple[Document, list[str]]:
     """The job file that a script comes to, and what of it is left out. Raises `Invalid` with the line of a value that cannot be read."""
     lines = text.splitlines()
@@ -145,7 +139,7 @@ def _mended(job: _Job, read: Callable[[], None]) -> None:
         read()
     except ValueError as error:
         where = f"line {job.line}: " if job.line else ""
-        raise Invalid(f"{where}{error}", field="$", remedy="mend it, or take the line out") from None
+        raise Invalid(f"{where}{error}", field="$", remedy="correct the line, or remove it") from None
 
 
 def _sbatch(job: _Job, words: list[str]) -> None:

@@ -12,7 +12,13 @@ from federator.cli.columns import (
     reason_columns,
     team_columns,
 )
-from federator.cli.money_columns import budget_columns, burst_columns, proposal_columns
+from federator.cli.listing import Watch, watch_rows
+from federator.cli.money_columns import (
+    budget_columns,
+    burst_columns,
+    proposal_columns,
+    spent_columns,
+)
 from federator.cli.output import ListOutput, Output, show_data, show_rows
 from federator.cli.phrases import plain, when
 from federator.cli.session import HERE, Connection, ask
@@ -20,8 +26,11 @@ from federator.cli.session import HERE, Connection, ask
 burst = App(name="burst")
 
 
-def queues(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
+def queues(*, watch: Watch = False, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List the queues: use against guarantee and limit."""
+    if watch:
+        watch_rows(connection, "queues", lambda client: client.queues(), lambda _: queue_columns(), output)
+        return
     rows, _ = ask(connection, lambda client: client.queues())
     show_rows(rows, queue_columns(), output, empty="no queues: apply a policy of kind Queue")
 
@@ -50,14 +59,36 @@ def offers(*, output: ListOutput = "table", connection: Connection = HERE) -> No
     show_rows(rows, offer_columns(now), output, empty="no offers: the dispatcher has no provider")
 
 
-def leases(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
+def leases(*, watch: Watch = False, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List what is and was rented, what it costs, and why."""
+    if watch:
+        watch_rows(connection, "leases", lambda client: client.leases(), lease_columns, output)
+        return
     rows, now = ask(connection, lambda client: client.leases())
     show_rows(rows, lease_columns(now), output, empty="nothing has been rented")
 
 
-def budgets(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
-    """List money spent, committed and left under each cap, and what it comes to at the end of the period."""
+def budgets(
+    policy: str = "",
+    *,
+    watch: Watch = False,
+    output: ListOutput = "table",
+    connection: Connection = HERE,
+) -> None:
+    """List money spent, committed and left under each cap, and what it comes to at the end of the period. Of one policy, how it was spent over time.
+
+    Parameters
+    ----------
+    policy:
+        The policy, as the list names it.
+    """
+    if policy:
+        found, now = ask(connection, lambda client: client.spending(policy))
+        show_rows(found.points, spent_columns(found.cap, now), output, empty="nothing was spent")
+        return
+    if watch:
+        watch_rows(connection, "budgets", lambda client: client.budgets(), budget_columns, output)
+        return
     rows, now = ask(connection, lambda client: client.budgets())
     empty = "no caps on money: apply a policy of kind Budget, or a BurstPolicy with limits"
     show_rows(rows, budget_columns(now), output, empty=empty)

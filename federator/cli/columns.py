@@ -8,6 +8,7 @@ from federator.cli.layout import Column
 from federator.cli.output import status
 from federator.cli.phrases import NONE, ago, counted, duration, gpus, instant, plain, usd, when, when_about
 from federator.cli.rights import rights_in_words
+from federator.kernel.quantities import format_mib
 from federator.model.capacity import Pool
 from federator.model.events import Event, LedgerEntry
 from federator.model.jobs import WHOLE_MILLI, in_gpus
@@ -17,6 +18,7 @@ from federator.model.sites import AilingGpu, LocalWork
 from federator.wire.decisions import DecisionRow
 from federator.wire.http import (
     AttemptRow,
+    GpuRow,
     JobRow,
     LeaseRow,
     MemberRow,
@@ -29,6 +31,7 @@ from federator.wire.http import (
     TokenRow,
 )
 from federator.wire.rights import TeamRow
+from federator.wire.sites import Stopped
 from federator.wire.waiting import AlertRow, WaitReason
 
 RUNTIMES = {"": "processes", "kube": "Kubernetes", "slurm": "Slurm"}
@@ -235,6 +238,32 @@ def ailing_columns() -> tuple[Column[tuple[str, AilingGpu]], ...]:
         Column("POOL", lambda row: row[1].pool),
         Column("MEMBER", lambda row: row[0]),
         Column("TAKES NO NEW WORK BECAUSE", lambda row: row[1].why, cap=110),
+    )
+
+
+def gpu_columns(now: float) -> tuple[Column[GpuRow], ...]:
+    """How busy each GPU of one site is."""
+    return (
+        Column("GPU", lambda row: str(row.gpu), right=True),
+        Column("HOST", lambda row: row.host),
+        Column("POOL", lambda row: row.pool, least=90),
+        Column("BUSY", lambda row: NONE if row.busy_percent is None else f"{row.busy_percent}%", right=True),
+        Column("GPU MEM", lambda row: format_mib(row.memory_mib), right=True),
+        Column("POWER", lambda row: NONE if row.power_w is None else f"{row.power_w} W", right=True),
+        Column("TOLD", lambda row: f"{duration(max(0.0, now - row.told_at))} ago", right=True, least=90),
+        Column("JOBS", lambda row: ", ".join(each.name for each in row.jobs), flow="cut"),
+    )
+
+
+def stopped_columns(now: float) -> tuple[Column[Stopped], ...]:
+    """The jobs that draining a site would stop."""
+    return (
+        Column("JOB", lambda row: row.name),
+        Column("OWNER", lambda row: row.owner),
+        Column("GPUS", lambda row: f"{row.gpus:g}", right=True),
+        Column("WOULD END", lambda row: NONE if row.would_end_at is None else when(row.would_end_at, now)),
+        Column("GOES ON FROM", lambda row: "its checkpoint" if row.saves else "the beginning"),
+        Column("LOSES", lambda row: f"{row.lost_gpu_s / 3600:.1f} GPU-hours", right=True),
     )
 
 

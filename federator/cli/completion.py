@@ -6,7 +6,7 @@ from typing import Literal
 from federator.kernel.errors import Invalid
 
 
-def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
+def install_completion(shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
     """Install completion of words for your shell, and print the file that was written.
 
     It counts from the next shell on. For bash and zsh a line in ~/.bashrc or ~/.zshrc names the file. Repeat the command after an upgrade.
@@ -24,7 +24,7 @@ def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -
         file = build_app().install_completion(shell=shell)
     except ShellDetectionError:
         raise Invalid(
-            "cannot tell which shell this is", field="--shell", remedy="write bash, zsh or fish"
+            "cannot tell which shell this is", field="SHELL", remedy="write bash, zsh or fish"
         ) from None
     if file.name.startswith("_"):
         _load_completions(Path.home() / ".zshrc")

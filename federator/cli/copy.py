@@ -1,7 +1,6 @@
 """`copy`: files to and from a running job."""
 
 import asyncio
-from pathlib import Path
 from typing import NamedTuple
 
 from federator.cli.phrases import plain
@@ -35,20 +34,20 @@ def copy(source: str, target: str, *, rank: Rank = 0, connection: Connection = H
     asyncio.run(_copy(connection, _place(source), _place(target), rank))
 
 
-async def _copy(connection: Connection, source: There | Path, target: There | Path, rank: int) -> None:
+async def _copy(connection: Connection, source: There | str, target: There | str, rank: int) -> None:
     async with open_client(connection) as client:
-        if isinstance(source, There) and isinstance(target, Path):
+        if isinstance(source, There) and isinstance(target, str):
             print(plain(str(await client.copy_from(source.job, source.path, target, rank=rank))))
-        elif isinstance(source, Path) and isinstance(target, There):
+        elif isinstance(source, str) and isinstance(target, There):
             await client.copy_to(target.job, source, target.path, rank=rank)
         else:
             remedy = "write for example federator copy train:checkpoints ."
             raise Invalid("one of the two has to be JOB:PATH", field="TARGET", remedy=remedy)
 
 
-def _place(text: str) -> There | Path:
+def _place(text: str) -> There | str:
     """As scp has it: a colon before the first slash names a job."""
     job, colon, path = text.partition(":")
     if not colon or not job or "/" in job:
-        return Path(text)
+        return text
     return There(job, path or ".")

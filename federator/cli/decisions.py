@@ -14,16 +14,13 @@ from federator.cli.layout import table
 from federator.cli.output import ListOutput, Output, facts, show_data, show_rows, width
 from federator.cli.output import show as show_parts
 from federator.cli.phrases import counted, moment_at, usd, when_exactly
-from federator.cli.replay import replay
 from federator.cli.session import HERE, Connection, ask
 from federator.model.outlook import Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
-from federator.planning.wording.told import told_plan
-from federator.wire.solver_files import from_problem, write
 
 app = App(name="decisions")
-app.command(replay)
+app.command("federator.cli.replay:replay", name="replay")
 
 
 @app.command(name="list")
@@ -79,12 +76,16 @@ def show(
     """
     answer, now = ask(connection, lambda client: client.decision(decision))
     if problem is not None:
+        from federator.wire.solver_files import from_problem, write
+
         given = from_problem(msgspec.convert(answer["problem"], Problem))
         file = msgspec.structs.replace(given, recorded=answer["plan"])
         problem.write_bytes(write(file, packed=problem.suffix == ".gz"))
     if raw or output in ("json", "yaml"):
         show_data(answer, "yaml" if output == "yaml" and not raw else "json", as_it_is=True)
         return
+    from federator.planning.wording.told import told_plan
+
     plan = told_plan(msgspec.convert(answer["plan"], Plan))
     proof = msgspec.convert(answer.get("proof"), Proof | None)
     show_parts(*_drawn(plan, proof, answer["problem"]["snapshot"], now, wide=output == "wide"))  # type: ignore[index]

@@ -1,5 +1,6 @@
 """What jobs really use of what they hold."""
 
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -11,16 +12,19 @@ from federator.cli.phrases import NONE
 from federator.cli.session import HERE, Connection, ask
 from federator.client.jobs import JobFilter
 from federator.kernel.quantities import format_mib
-from federator.wire.http import JobRow
+from federator.wire.http import GpuCurve, JobRow
 
 if TYPE_CHECKING:
     from federator.client.verbs import Verbs
 
 MOST = 500
 LITTLE = 0.25
+NOTHING = "nothing is known of any job: sites look at what has run for a minute; federator-agent check says there if one cannot"
+LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def efficiency(
+    job: str | None = None,
     *,
     everybody: Annotated[bool, Parameter(negative="")] = False,
     queue: str | None = None,
@@ -30,12 +34,14 @@ def efficiency(
     output: Output = "table",
     connection: Connection = HERE,
 ) -> None:
-    """Show what jobs really use of their GPUs, processors and memory: of your newest that anything is known of, the worst first.
+    """Show what jobs really use of their GPUs, processors and memory: of your newest that anything is known of, the worst first. Of one job, each of its GPUs over time.
 
-    Sites sample it every some seconds; those on Slurm and Kubernetes do not yet. `federator show JOB` has it for one.
+    Sites sample it while jobs run, as far as they can: at Slurm, what the cluster gathers. `federator show JOB` has it for one.
 
     Parameters
     ----------
+    job:
+        The job whose GPUs are shown one by one, by id or name.
     everybody:
         Everybody's jobs, as far as you may see them.
     queue:
@@ -47,6 +53,15 @@ def efficiency(
     limit:
         So many jobs at most.
     """
+    if job is not None:
+        curves, _ = ask(connection, lambda client: client.gpus(job))
+        show_rows(
+            curves,
+            _curve_columns(),
+            output,
+            empty="nothing is known of its GPUs: not every site measures them",
+        )
+        return
     which = JobFilter(mine=not everybody, queue=queue, status=state, name=name)
 
     async def collect(client: "Verbs") -> list[JobRow]:
@@ -61,9 +76,33 @@ def efficiency(
 
     rows, _ = ask(connection, collect)
     rows.sort(key=_worth)
-    show_rows(
-        rows, _columns(), output, empty="nothing is known of any job: sites sample what runs for some seconds"
+    show_rows(rows, _columns(), output, empty=NOTHING)
+
+
+def _curve_columns() -> tuple[Column[GpuCurve], ...]:
+    return (
+        Column("HOST", lambda row: row.member),
+        Column("GPU", lambda row: str(row.gpu), right=True),
+        Column("BUSY", lambda row: f"{fmean(point.busy_percent for point in row.points):.0f}%", right=True),
+        Column("NOW", lambda row: f"{row.points[-1].busy_percent:.0f}%", right=True),
+        Column(
+            "GPU MEM", lambda row: format_mib(int(max(point.memory_mib for point in row.points))), right=True
+        ),
+        Column(
+            "POWER",
+            lambda row: _watts([point.power_w for point in row.points if point.power_w is not None]),
+            right=True,
+        ),
+        Column(
+            "OVER TIME",
+            lambda row: "".join(LEVELS[min(7, int(point.busy_percent / 12.5))] for point in row.points),
+            cap=64,
+        ),
     )
+
+
+def _watts(watts: list[float]) -> str:
+    return f"{fmean(watts):.0f} W" if watts else NONE
 
 
 def _worth(row: JobRow) -> float:

@@ -14,11 +14,11 @@ from rich.text import Text
 from federator.cli.apply import can_be_applied
 from federator.cli.arrays import tasks_in_words
 from federator.cli.job_options import AS_WRITTEN, JobOptions
-from federator.cli.jobs import JobFile, JobName, the_file
+from federator.cli.jobs import JobFile, the_file
 from federator.cli.layout import NARROW, Column, table
 from federator.cli.output import Output, facts, show, show_data, show_rows, status, width, within
 from federator.cli.phrases import NONE, duration, instant, moment_at, plain, usd, when, when_exactly
-from federator.cli.session import HERE, Connection, ask
+from federator.cli.session import HERE, Connection, JobName, ask
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_chance
 from federator.model.capacity import BurstEvidence, Market
@@ -130,6 +130,8 @@ def _show_preview(
     cost = f", for about {usd(answer.cost_usd)}" if answer.cost_usd is not None else ""
     head = f"{plain(answer.name)} in queue {plain(answer.queue)}{cost}. {not_done}"
     notes = [Text(f"note: {plain(note)}", style="yellow") for note in answer.notes]
+    if answer.launch:
+        notes.append(Text("Each rank runs the launcher of its framework; -o yaml has it.", style="dim"))
     show(Text(head, style="dim"), *notes, *drawn(answer.explanation, now, width()))
 
 

@@ -15,6 +15,7 @@ from federator.kernel.quantities import cents_up, format_instant, parse_usd
 from federator.model.plans import PricePoint
 
 if TYPE_CHECKING:
+    from federator.model.plans import Explanation
     from federator.wire.http import Preview
 
 By = Annotated[
@@ -25,6 +26,8 @@ By = Annotated[
 ]
 Agree = Annotated[bool, Parameter(name=("-y", "--yes"), negative="", help="With --by: agree to its price.")]
 FREE_USD = 0.005
+MOST_TASKS = 2000
+"""Of an array whose price is told; the dispatcher says nothing of a larger one."""
 
 
 def with_terms(
@@ -34,30 +37,70 @@ def with_terms(
 
     Raises `Conflict` where nothing is done by then, and where nobody can be asked.
     """
-    if document.get("array") or document.get("every"):
-        raise Invalid("is about one job", field="--by", remedy="write deadline and max_cost into the file")
+    if document.get("every"):
+        raise Invalid(
+            "is not about a series", field="--by", remedy="write finish_within and max_cost into the file"
+        )
     by_at = moment_at(by, "--by", time.time(), ahead=True)
     asked = {**document, "deadline": format_instant(by_at)}
     asked.pop("finish_within", None)
-    points = _preview(asked, connection).explanation.curve
-    in_time = [point for point in points if point.finish_at <= by_at]
+    first = _preview(asked, connection)
+    if document.get("array") and first.array is None:
+        raise Invalid(
+            f"is not about an array of over {MOST_TASKS} tasks, nor about one of which only some run at once",
+            field="--by",
+            remedy="write deadline and max_cost into the file",
+        )
+    points = first.explanation.curve
+    in_time = sorted((p for p in points if p.finish_at <= by_at), key=lambda each: each.cost_usd)
     if not in_time:
         raise Conflict(
-            f"it is not done by {instant(by_at)} at any price", field="--by", remedy=_instead(points)
+            f"it is not done by {instant(by_at)} at any price",
+            field="--by",
+            remedy=_instead(first.explanation),
         )
-    point = _limited(min(in_time, key=lambda each: each.cost_usd), document)
-    later = min((each for each in points if each.finish_at > by_at), key=lambda e: e.cost_usd, default=None)
-    most = f"{cents_up(point.at_most_usd):.2f} USD"
-    worth = {"value": most} if point.at_most_usd > FREE_USD else {}
-    agreed = {**worth, **asked, "max_cost": most}
-    planned = _preview(agreed, connection)
-    finish_at = planned.explanation.expected_finish_at
-    if finish_at is None or finish_at > by_at:
-        because = plain(planned.explanation.because)
-        raise Conflict(f"it would not be done by {instant(by_at)}: {because}", field="--by")
-    told = f"done by {instant(finish_at)}: {_price(point)}" + (f"; {_told(later)}" if later else "")
-    print(told, file=sys.stderr, flush=True)
-    return agreed if yes or point.at_most_usd <= FREE_USD or _agreed() else None
+    # Of a job the cheapest; of an array the cheapest at which all tasks are done, whatever one of them would take.
+    late = ""
+    for each in in_time if first.array is not None else in_time[:1]:
+        point = _limited(each, document)
+        most = f"{cents_up(point.at_most_usd):.2f} USD"
+        worth = {"value": most} if point.at_most_usd > FREE_USD else {}
+        agreed = {**worth, **asked, "max_cost": most}
+        planned = _preview(agreed, connection)
+        late = _late(planned, by_at)
+        if not late:
+            later = [point for point in points if point.finish_at > by_at]
+            print(_terms(planned, point, later), file=sys.stderr, flush=True)
+            return agreed if yes or point.at_most_usd <= FREE_USD or _agreed() else None
+    raise Conflict(late, field="--by")
+
+
+def _late(planned: "Preview", by_at: float) -> str:
+    """That it, or all of the array, would not be done by then, and why; empty where it is."""
+    array, finish_at = planned.array, planned.explanation.expected_finish_at
+    if array is None:
+        in_time = finish_at is not None and finish_at <= by_at
+        return (
+            ""
+            if in_time
+            else f"it would not be done by {instant(by_at)}: {plain(planned.explanation.because)}"
+        )
+    if array.in_time == array.tasks:
+        return ""
+    last = f", and the last by {instant(array.finish_at)}" if array.finish_at is not None else ""
+    return f"{array.in_time} of {array.tasks} tasks would be done by {instant(by_at)}{last}"
+
+
+def _terms(planned: "Preview", point: PricePoint, later: list[PricePoint]) -> str:
+    """What is agreed to: by when, for how much, and what waiting longer would save."""
+    array = planned.array
+    if array is None:
+        told = f"done by {instant(planned.explanation.expected_finish_at or 0.0)}: {_price(point)}"
+        return told + (f"; {_told(min(later, key=lambda each: each.cost_usd))}" if later else "")
+    each_usd = cents_up(point.at_most_usd)
+    most = f" (at most {usd(each_usd)} for each, {usd(each_usd * array.tasks)} in all)" if each_usd else ""
+    price = "free" if array.cost_usd <= FREE_USD else usd(array.cost_usd)
+    return f"all {array.tasks} tasks done by {instant(array.finish_at or 0.0)}: {price}{most}"
 
 
 def _limited(point: PricePoint, document: Mapping[str, object]) -> PricePoint:
@@ -83,11 +126,11 @@ def _told(point: PricePoint) -> str:
     return f"by {instant(point.finish_at)} {_price(point)}"
 
 
-def _instead(points: tuple[PricePoint, ...]) -> str:
-    if not points:
-        return "federator preview says why"
-    ends = dict.fromkeys((points[0], points[-1]))
-    return " or ".join(_told(point) for point in ends)
+def _instead(found: "Explanation") -> str:
+    """When it would be done, and what would change that."""
+    ends = dict.fromkeys((found.curve[0], found.curve[-1])) if found.curve else ()
+    would = [*map(_told, ends), *(plain(change) for change in found.changes[:1])]
+    return " or ".join(would) or "federator preview says why"
 
 
 def _agreed() -> bool:

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from federator.cli.phrases import when
-from federator.client.verbs import Verbs
 from federator.kernel.errors import FederatorError
 from federator.wire.nearest import nearest
+
+if TYPE_CHECKING:
+    from federator.client.verbs import Verbs
 
 NEAR = 0.75
 
 
-async def model_note(client: Verbs, document: Mapping[str, object], job: str) -> str:
+async def model_note(client: "Verbs", document: Mapping[str, object], job: str) -> str:
     """`no site has A1000; A100 would start now`; empty where a site or an offer has a model that the job asks for, or asks for none."""
     resources = document.get("resources")
     asked = resources.get("gpus", resources.get("accelerators")) if isinstance(resources, Mapping) else None

@@ -61,6 +61,7 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
             f"{job.array}{f', {job.at_once} tasks at once' if job.at_once else ''}" if job.array else "",
         ),
         ("series", detail.series),
+        ("pipeline", job.name.rpartition(".")[0] if job.pipeline else ""),
         ("labels", labels(spec.labels)),
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
         ("decided by", _decided(detail)),
@@ -105,7 +106,13 @@ def _came(what: str, at: float, told_at: float, high_at: float) -> str:
 def _runs(spec: JobSpec) -> str:
     """Its command, or how its script begins: lines that are joined would read as one command."""
     first, *others = (spec.run or " ".join(spec.command or ())).strip().splitlines() or [""]
-    return f"{first} … (and {counted(len(others), 'line')} more; -o yaml has all)" if others else first
+    with_launcher = (
+        f" (by the launcher of {spec.framework.name}; -o yaml has what each rank runs)"
+        if spec.framework
+        else ""
+    )
+    more = f" … (and {counted(len(others), 'line')} more; -o yaml has all)" if others else ""
+    return f"{first}{more}{with_launcher}"
 
 
 def _ranks(detail: JobDetail) -> Iterator[str]:

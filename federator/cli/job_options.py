@@ -27,6 +27,12 @@ class JobOptions:
     nodes: Annotated[int | None, Parameter(help="Nodes of a gang, which start together.")] = None
     min_nodes: Annotated[int | None, Parameter(help="It may run on fewer.")] = None
     max_nodes: Annotated[int | None, Parameter(help="It may run on more.")] = None
+    framework: Annotated[
+        str | None,
+        Parameter(
+            help="What the command is written for: torchrun, deepspeed, mpi, tensorflow, ray, dask or spark."
+        ),
+    ] = None
     cpus: Annotated[float | None, Parameter(help="CPU cores per node.")] = None
     memory: Annotated[str | None, Parameter(help="Memory per node, such as 64GiB.")] = None
     env: Annotated[
@@ -81,6 +87,7 @@ class JobOptions:
             "nodes",
             "min_nodes",
             "max_nodes",
+            "framework",
             "name",
             "queue",
             "priority",

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from federator.cli.batch_scripts import is_script, read_script
 from federator.cli.job_options import JobOptions
 from federator.cli.phrases import plain
 from federator.kernel.errors import Invalid, Permanent
@@ -18,11 +17,16 @@ from federator.wire.faults import every_fault, in_lines, line_at, raise_all
 from federator.wire.jobfile import BLOB_PREFIX, read_job
 from federator.wire.jsontext import decode_json
 from federator.wire.named_files import read_text
+from federator.wire.steps import KEY, has_steps, read_steps
 from federator.wire.yamltext import Document, read_documents, write_document
+
+if TYPE_CHECKING:
+    from federator.client import Verbs
 
 STDIN = Path("-")
 T = TypeVar("T")
 LINES = (".ndjson", ".jsonl")
+SCRIPTS = (".sbatch", ".slurm", ".bsub", ".lsf")
 PLACEHOLDER = BLOB_PREFIX + "0" * 64
 
 
@@ -40,11 +44,24 @@ class WrittenJob(NamedTuple):
     file: Path = STDIN
     soft: tuple[str, ...] = ()
     """Fields that it does without where the dispatcher refuses them: a script is not refused for its mail address."""
+    folders: Mapping[str, Path] = {}
+    """Of a pipeline, the folder that goes with each step; that of the empty name with all others."""
 
     def text(self) -> str:
         """The job file, as YAML."""
         folder = {} if self.workdir is None else {"workdir": str(self.workdir)}
         return write_document({**folder, **self.document})
+
+    async def uploaded(self, client: "Verbs") -> "WrittenJob":
+        """With the folders of a pipeline at the dispatcher; each is packed once."""
+        hashes = {
+            folder: f"{BLOB_PREFIX}{(await client.upload(folder)).hash}"
+            for folder in dict.fromkeys(self.folders.values())
+        }
+        document = self.document
+        for step, folder in self.folders.items():
+            document = _with_workdir(document, step, hashes[folder])
+        return self._replace(document=document, folders={})
 
     async def sent(self, send: Callable[[dict[str, object]], Awaitable[T]]) -> T:
         """What `send` answers to it; without those of its soft fields that are refused, which is said."""
@@ -95,10 +112,19 @@ def read_jobs(path: Path, options: JobOptions | None = None) -> list[WrittenJob]
                 faults.append(fault)
             except ExceptionGroup as group:
                 faults += group.exceptions  # type: ignore[arg-type]
+    if len(jobs) > 1 and any(has_steps(job.document) for job in jobs):
+        faults.append(
+            Invalid("holds a pipeline and other jobs", remedy="write the pipeline into a file of its own")
+        )
     raise_all([type(f)(f"{_called(path)}, {f.message}", field=f.field, remedy=f.remedy) for f in faults])
     if not jobs:
         raise Invalid(f"{_called(path)} holds no job", remedy="write at least 'run: …'")
     return jobs
+
+
+def is_script(path: Path, text: str) -> bool:
+    """Whether a file is a script and no job file: by its first line, or its name."""
+    return text.startswith("#!") or path.suffix in SCRIPTS
 
 
 def _read_documents(path: Path, text: str) -> tuple[list[Document], list[Permanent], list[str]]:
@@ -107,6 +133,8 @@ def _read_documents(path: Path, text: str) -> tuple[list[Document], list[Permane
         return *_lines(text), []
     if not is_script(path, text):
         return *_documents(text), []
+    from federator.cli.batch_scripts import read_script
+
     try:
         document, notes = read_script(path, text)
     except Permanent as fault:
@@ -129,7 +157,9 @@ def read_one(path: Path, options: JobOptions | None = None) -> WrittenJob:
 
 
 def checked(document: Document, folder: Path) -> WrittenJob:
-    """A job that would be accepted as far as can be known here; its `workdir` is relative to `folder`. Raises as `read_jobs`."""
+    """A job, or a pipeline, that would be accepted as far as can be known here; its `workdir` is relative to `folder`. Raises as `read_jobs`."""
+    if isinstance(document.value, dict) and has_steps(document.value):
+        return _checked_steps(document, document.value, folder)
     value, workdir = document.value, None
     missing: list[Permanent] = []
     if (
@@ -149,6 +179,36 @@ def checked(document: Document, folder: Path) -> WrittenJob:
     notes = read_job(document.value, now=0.0).notes
     kept = {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}
     return WrittenJob(kept, workdir, document.lines["$"], notes, document.lines)
+
+
+def _checked_steps(document: Document, value: dict[str, object], folder: Path) -> WrittenJob:
+    folders: dict[str, Path] = {}
+    missing: list[Permanent] = []
+    written = value[KEY]
+    for step, part in (("", value), *(written.items() if isinstance(written, dict) else ())):
+        named = part.get("workdir") if isinstance(part, dict) else None
+        if isinstance(named, str) and not named.startswith(BLOB_PREFIX):
+            folders[step] = folder / Path(named).expanduser()
+            value = _with_workdir(value, step, PLACEHOLDER)
+            if not folders[step].is_dir():
+                field = f"$.{KEY}.{step}.workdir" if step else "$.workdir"
+                missing += [
+                    Invalid(f"there is no folder {folders[step]}", field=field, remedy="name one that exists")
+                ]
+    raise_all(in_lines(document, every_fault(lambda value: read_steps(value, now=0.0), value) + missing))
+    notes = (note for step in read_steps(value, now=0.0).steps for note in step.request.notes)
+    return WrittenJob(
+        value, None, document.lines["$"], tuple(dict.fromkeys(notes)), document.lines, folders=folders
+    )
+
+
+def _with_workdir(document: dict[str, object], step: str, workdir: str) -> dict[str, object]:
+    """With that of a step; of the empty name, that beside the steps."""
+    if not step:
+        return {**document, "workdir": workdir}
+    steps = document[KEY]
+    assert isinstance(steps, dict)
+    return {**document, KEY: {**steps, step: {**steps[step], "workdir": workdir}}}
 
 
 def _called(path: Path) -> str:

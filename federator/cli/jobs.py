@@ -12,16 +12,15 @@ from cyclopts import Parameter
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.arrays import show_array
+from federator.cli.arrays import ids_of, show_array
 from federator.cli.columns import attempt_columns, event_columns
 from federator.cli.exits import EXITS, FAILED, USAGE
 from federator.cli.finish_by import Agree, By, with_terms
 from federator.cli.job_facts import job_facts
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.layout import table
-from federator.cli.listing import AS_IT_COMES, Listing, watched
+from federator.cli.listing import AS_IT_COMES, JobsOutput, Listing, watched
 from federator.cli.output import (
-    ListOutput,
     Output,
     facts,
     say,
@@ -32,10 +31,11 @@ from federator.cli.output import (
     width,
 )
 from federator.cli.phrases import moment_at, plain
+from federator.cli.pipelines import steps_of
 from federator.cli.sanitize import harmless
 from federator.cli.series import begun, series_to_list, show_below
-from federator.cli.session import HERE, Connection, ask
-from federator.kernel.errors import Conflict, Invalid
+from federator.cli.session import HERE, Connection, JobName, ask
+from federator.kernel.errors import Conflict, Invalid, NotFound
 from federator.kernel.quantities import format_instant
 from federator.model.events import Event
 from federator.wire.addresses import names_array
@@ -55,12 +55,6 @@ if TYPE_CHECKING:
     from federator.cli.jobfiles import WrittenJob
     from federator.client import Verbs
 
-JobName = Annotated[
-    str,
-    Parameter(
-        help="Id of a job, or a name: then the newest job of that name, your own first; 'sweep[3]' is a task of an array."
-    ),
-]
 JobFile = Annotated[Path | None, Parameter(name=("-f", "--file"), help="The job file; - for standard input.")]
 Yes = Annotated[
     bool,
@@ -96,7 +90,7 @@ def submit(
 ) -> int:
     """Submit the jobs of a file, and print their ids.
 
-    A file is YAML with one job per document, NDJSON with one per line, or a batch script with `#SBATCH` or `#BSUB` lines. A `workdir` in it is
+    A file is YAML with one job per document or with the `steps` of a pipeline, NDJSON with one job per line, or a batch script with `#SBATCH` or `#BSUB` lines. A `workdir` in it is
     taken relative to the file, packed (what .gitignore and .federatorignore exclude stays behind) and uploaded if the dispatcher does not have
     it yet. Options go before what the file says.
 
@@ -109,7 +103,6 @@ def submit(
     to_yaml:
         Print the job file that it comes to, and submit nothing.
     """
-    from federator.cli.explain import show_previews
     from federator.cli.jobfiles import read_jobs
 
     path = the_file(file, job_file, "submit")
@@ -120,6 +113,8 @@ def submit(
         print("---\n".join(job.text() for job in jobs), end="")
         return 0
     if dry_run:
+        from federator.cli.explain import show_previews
+
         show_previews(jobs, output, connection)
         return 0
     if by is not None:
@@ -139,8 +134,13 @@ async def _submit_one(client: "Verbs", jobs: "list[WrittenJob]") -> list[SubmitR
 
     job = jobs[0]
     with job.told_in_lines():
+        job = await job.uploaded(client)
         submitted = await job.sent(partial(client.submit, workdir=job.workdir))
-    if submitted.jobs and (note := await model_note(client, job.document, submitted.jobs[0])):
+    if (
+        submitted.jobs
+        and not submitted.pipeline
+        and (note := await model_note(client, job.document, submitted.jobs[0]))
+    ):
         print(f"note: {plain(note)}", file=sys.stderr)
     return [SubmitResult(1, submitted=submitted)]
 
@@ -176,7 +176,7 @@ def _show_submitted(results: list[SubmitResult], output: Output, jobs: "list[Wri
             where = jobs[result.line - 1].where(path or "$")
             print(f"error: {plain(f'{field}{where}: {said}')}", file=sys.stderr)
         elif output in ("table", "wide"):
-            print("\n".join(result.submitted.jobs) or result.submitted.name)
+            print("\n".join(ids_of(result.submitted)) or result.submitted.name)
             _say_submitted(result.submitted, quiet=len(results) > MANY)
     if refused and len(results) > 1:
         where = ", ".join(str(line) for line in refused[:MANY]) + (", …" if len(refused) > MANY else "")
@@ -195,7 +195,8 @@ def _say_submitted(submitted: Submitted, *, quiet: bool) -> None:
         say(begun(submitted))
     else:
         what = "was submitted before" if submitted.repeated else "submitted"
-        tasks = f", {len(submitted.jobs)} tasks" if len(submitted.jobs) > 1 else ""
+        tasks = f", {submitted.tasks} tasks" if submitted.tasks > 1 else ""
+        tasks = f", {len(submitted.jobs)} steps" if submitted.pipeline else tasks
         say(f"{submitted.name} {what}{tasks}; next: federator show {submitted.name}")
 
 
@@ -213,11 +214,12 @@ def list_jobs(
     site: str | None = None,
     array: str | None = None,
     series: str | None = None,
+    pipeline: str | None = None,
     label: str | None = None,
     tasks: Annotated[bool, Parameter(negative="")] = False,
     limit: int = 50,
     listing: Listing = AS_IT_COMES,
-    output: ListOutput = "table",
+    output: JobsOutput = "table",
     connection: Connection = HERE,
 ) -> None:
     """List jobs, newest first; an array is one line.
@@ -248,6 +250,8 @@ def list_jobs(
         Only the tasks of this array.
     series:
         Only the runs of this series.
+    pipeline:
+        Only the steps of this pipeline: of its name the newest, or by its id.
     label:
         Only with this label: `team=vision`.
     tasks:
@@ -274,6 +278,7 @@ def list_jobs(
         site=site,
         array=array,
         series=series,
+        pipeline=pipeline,
         label=label,
         collapse=not (tasks or array),
     )
@@ -289,26 +294,38 @@ def list_jobs(
         return rows, total, repeated
 
     if listing.watch:
-        ask(connection, lambda client: watched(client, partial(listing.drawn, client, which, limit, output)))
+        ask(
+            connection,
+            lambda client: watched(
+                client, ("jobs", "plan"), partial(listing.drawn, client, which, limit, output)
+            ),
+        )
         return
     (rows, total, repeated), now = ask(connection, collect)
     listing.show(rows, now, output)
-    show_below(repeated, now, output)
+    if output != "parquet":
+        show_below(repeated, now, output)
     if total > len(rows) and output in ("table", "wide"):
         say(f"{len(rows)} of {total}; --limit 0 for all")
 
 
 def show_job(job: JobName, *, output: Output = "table", connection: Connection = HERE) -> None:
-    """Show one job: where it is, what it asks for, what is expected of it, and what has happened. An array by its name is added up."""
+    """Show one job: where it is, what it asks for, what is expected of it, and what has happened. An array by its name is added up, a pipeline's steps are listed."""
 
-    async def both(client: "Verbs") -> tuple[JobDetail | ArrayDetail, list[Event]]:
-        detail = await client.job(job)
+    async def both(client: "Verbs") -> tuple[JobDetail | ArrayDetail | list[JobRow], list[Event]]:
+        try:
+            detail = await client.job(job)
+        except NotFound as error:
+            return await steps_of(client, job, error), []
         if names_array(job, detail.job):
             assert detail.job.array is not None
             return await client.array(detail.job.array), []
         return detail, list(await client.history(detail.job.id))
 
     (detail, events), now = ask(connection, both)
+    if isinstance(detail, list):
+        AS_IT_COMES.show(detail, now, output)
+        return
     if isinstance(detail, ArrayDetail):
         show_array(detail, now, output)
         return
@@ -342,6 +359,14 @@ def update(
     max_cost: str | None = None,
     max_duration: str | None = None,
     value: str | None = None,
+    models: str | None = None,
+    nodes: int | None = None,
+    gpus: int | None = None,
+    gpu_memory: str | None = None,
+    cpus: float | None = None,
+    memory: str | None = None,
+    sites: str | None = None,
+    not_sites: str | None = None,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     output: Output = "table",
     connection: Connection = HERE,
@@ -362,12 +387,29 @@ def update(
         Such as 4h.
     value:
         What meeting the deadline is worth, such as '200 USD'.
+    models:
+        GPU models that will do, such as 'A100|H100'. This and the following are changed while it waits.
+    nodes:
+        How many nodes.
+    gpus:
+        Whole GPUs per node.
+    gpu_memory:
+        Memory of each GPU, such as 40GiB.
+    cpus:
+        Cores per node.
+    memory:
+        Memory per node, such as 256GiB.
+    sites:
+        Only these sites, such as 'north|south'.
+    not_sites:
+        Any site but these.
     dry_run:
         Say what would become of a job that waits, and change nothing.
     """
     if deadline not in (None, "none"):
         deadline = format_instant(moment_at(deadline, "--deadline", time.time(), ahead=True))
-    patch = JobPatch(priority, deadline, queue, max_cost, max_duration, value)
+    needs = (models, nodes, gpus, gpu_memory, cpus, memory, sites, not_sites)
+    patch = JobPatch(priority, deadline, queue, max_cost, max_duration, value, *needs)
     changed = {key: new for key, new in msgspec.structs.asdict(patch).items() if new is not None}
     if not changed:
         raise Invalid(
@@ -382,7 +424,7 @@ def update(
 
 
 def cancel(*jobs: JobName, output: Output = "table", connection: Connection = HERE) -> int:
-    """Cancel jobs; an array's name means all its tasks, `sweep[3-7]` some. A running one stops within its grace; its record stays."""
+    """Cancel jobs; an array's name means all its tasks, `sweep[3-7]` some, a pipeline's all its steps. A running one stops within its grace; its record stays."""
     return act_on("cancel", jobs, output, connection)
 
 

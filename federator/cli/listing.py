@@ -2,7 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, get_args
+from functools import partial
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Literal, get_args, get_type_hints
 
 from cyclopts import Group, Parameter
 from msgspec.structs import replace
@@ -10,12 +12,14 @@ from rich.console import Group as RichGroup
 from rich.text import Text
 
 from federator.cli.columns import job_columns
-from federator.cli.layout import Column, table
-from federator.cli.output import ListFormat, console, show_csv, show_rows
-from federator.cli.phrases import instant
-from federator.cli.session import LONG_PATIENCE_S
+from federator.cli.layout import Column, Row, table
+from federator.cli.output import ListFormat, console, show_csv, show_rows, with_instants
+from federator.cli.parquet import refuse_parquet, write_parquet
+from federator.cli.phrases import counted, instant
+from federator.cli.session import LONG_PATIENCE_S, Connection, ask
 from federator.client.verbs import Verbs
 from federator.kernel.errors import Invalid
+from federator.wire.changes import Topic
 from federator.wire.http import JobOrder, JobRow
 from federator.wire.nearest import nearest
 
@@ -24,12 +28,26 @@ if TYPE_CHECKING:
 
     from federator.client.jobs import JobFilter
 
-WATCH_S = 2.0
 PAGE = 1000
 FRAME_LINES = 3
 """Of a terminal, beside the rows: the headline, the titles and what has no room."""
 SAME_ORDER = {"age": "-submitted", "-age": "submitted", "id": "submitted", "-id": "-submitted"}
 """What is another word for an order: a young job was submitted late."""
+
+
+JobsFormat = Literal[ListFormat, "parquet"]
+JobsOutput = Annotated[
+    JobsFormat,
+    Parameter(name=("-o", "--output"), help="How to show it; parquet goes to a file: > jobs.parquet."),
+]
+KINDS = {
+    frozenset({bool}): "BOOLEAN",
+    frozenset({int}): "BIGINT",
+    frozenset({float}): "DOUBLE",
+    frozenset({int, float}): "DOUBLE",
+}
+"""Types of Parquet columns; what is not here is text, or JSON as text."""
+Watch = Annotated[bool, Parameter(negative="", help="Show it again as it changes, until Ctrl-C.")]
 
 
 @Parameter(name="*", group=Group("How it is shown", sort_key=80))
@@ -40,24 +58,25 @@ class Listing:
     sort: Annotated[
         str | None,
         Parameter(
-            help="By age, deadline, gpus, priority, spent or another column; --sort=-gpus has the largest first."
+            allow_leading_hyphen=True,
+            help="By age, deadline, gpus, priority, spent or another column; -gpus has the largest first.",
         ),
     ] = None
     columns: Annotated[
         str | None,
         Parameter(
-            help="Only these columns, in this order, as in id,name,gpus,because; of CSV the fields of -o json."
+            help="Only these columns, in this order, as in id,name,gpus,because; of CSV and Parquet the fields of -o json."
         ),
     ] = None
-    watch: Annotated[bool, Parameter(negative="", help="Show it again every two seconds, until Ctrl-C.")] = (
-        False
-    )
+    watch: Watch = False
 
-    def check(self, output: ListFormat) -> None:
+    def check(self, output: JobsFormat) -> None:
         """Raises `Invalid` for what cannot be."""
+        if output == "parquet":
+            refuse_parquet("jobs")
         self.order()
-        if self.watch and output not in ("table", "wide"):
-            raise Invalid("shows tables only", field="--watch", remedy="leave out -o")
+        if self.watch:
+            tables_only(output)
         if self.columns and output in ("json", "yaml"):
             raise Invalid("are those of tables and CSV", field="--columns", remedy="JSON has every field")
 
@@ -101,17 +120,21 @@ class Listing:
             rows += page.jobs
         return rows[: limit or None], page.total
 
-    def show(self, rows: Sequence[JobRow], now: float, output: ListFormat) -> None:
+    def show(self, rows: Sequence[JobRow], now: float, output: JobsFormat) -> None:
         """Once."""
         if output == "csv":
             show_csv(rows, self.fields() or JobRow.__struct_fields__)
+        elif output == "parquet":
+            records = with_instants(rows)
+            assert isinstance(records, list)
+            write_parquet(records, {name: _kind(name) for name in self.fields() or JobRow.__struct_fields__})
         else:
             show_rows(
                 rows, self.chosen(job_columns(now, rows, whole_ids=output == "wide")), output, empty="no jobs"
             )
 
     async def drawn(
-        self, client: Verbs, which: "JobFilter", limit: int, output: ListFormat
+        self, client: Verbs, which: "JobFilter", limit: int, output: JobsFormat
     ) -> "RenderableType":
         """What `--watch` shows at one moment: as much as the terminal has room for."""
         out = console()
@@ -127,8 +150,14 @@ class Listing:
 AS_IT_COMES = Listing()
 
 
-async def watched(client: Verbs, look: Callable[[], Awaitable["RenderableType"]]) -> None:
-    """Draw what is looked at again and again, until somebody ends it, over restarts of the dispatcher too."""
+async def watched(
+    client: Verbs,
+    topics: Sequence[Topic],
+    look: Callable[[], Awaitable["RenderableType"]],
+    *,
+    every_s: float = 0.0,
+) -> None:
+    """Draw what is looked at whenever the dispatcher says that it has changed, with so many seconds in between at least, until somebody ends it; over restarts of the dispatcher too."""
     from rich.live import Live
 
     out = console()
@@ -137,9 +166,42 @@ async def watched(client: Verbs, look: Callable[[], Awaitable["RenderableType"]]
     first = await look()
     client.transport.patience_s = LONG_PATIENCE_S
     with Live(first, console=out, screen=True, auto_refresh=False, vertical_overflow="ellipsis") as live:
-        while True:
-            await client.transport.sleep(WATCH_S)
+        async for _ in client.changes(topics):
             live.update(await look(), refresh=True)
+            await client.transport.sleep(every_s)
+
+
+def watch_rows(
+    connection: Connection,
+    topic: Topic,
+    ask_for: Callable[[Verbs], Awaitable[Sequence[Row]]],
+    columns: Callable[[float], Iterable[Column[Row]]],
+    output: ListFormat,
+) -> None:
+    """Show a list as it changes; `columns` are as of a moment. Raises `Invalid` for what is no table, and without a terminal."""
+    tables_only(output)
+
+    async def look(client: Verbs) -> "RenderableType":
+        out, rows, now = console(), await ask_for(client), client.now()
+        title = Text(f"{instant(now)}  {counted(len(rows), topic.removesuffix('s'))}", style="bold")
+        shown = rows[: max(1, out.height - FRAME_LINES)]
+        return RichGroup(title, table(shown, columns(now), width=out.width, wide=output == "wide"))
+
+    ask(connection, lambda client: watched(client, (topic,), partial(look, client)))
+
+
+def tables_only(output: JobsFormat) -> None:
+    """Raise `Invalid` for a format that cannot be drawn again."""
+    if output not in ("table", "wide"):
+        raise Invalid("shows tables only", field="--watch", remedy="leave out -o")
+
+
+def _kind(field: str) -> str:
+    """Of a field of `JobRow`, the type of its column."""
+    if field.endswith("_at"):
+        return "TIMESTAMP WITH TIME ZONE"
+    hint = get_type_hints(JobRow)[field]
+    return KINDS.get(frozenset(get_args(hint) or (hint,)) - {NoneType}, "VARCHAR")
 
 
 def _named(column: Column[JobRow]) -> str:

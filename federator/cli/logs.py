@@ -1,5 +1,6 @@
 """What jobs leave: their logs and their outputs."""
 
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -7,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from federator.cli.arrays import one_task
-from federator.cli.jobs import JobName
 from federator.cli.log_lines import LogLines
 from federator.cli.output import say
 from federator.cli.phrases import moment_at, plain
 from federator.cli.sanitize import LogOutput
-from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, JobName, ask, open_client
 from federator.kernel.errors import Invalid
-from federator.wire.addresses import names_array
+from federator.model.jobs import Job, JobStatus
+from federator.wire.addresses import names_array, one_task
 from federator.wire.http import JobDetail
 from federator.wire.log_times import LogPart
 
@@ -75,7 +75,8 @@ def logs(
         detail = await client.job(job)
         if names_array(job, detail.job):
             assert detail.job.array is not None
-            raise one_task(await client.array(detail.job.array), "logs")
+            array = await client.array(detail.job.array)
+            raise one_task(array.name, array.indices, sum(array.tasks.values()), array.ended, "logs")
         _check_node(detail, node)
         if follow:
             client.transport.patience_s = LONG_PATIENCE_S
@@ -125,31 +126,53 @@ def download(
     into: Annotated[Path | None, Parameter(name=("-d", "--into"))] = None,
     connection: Connection = HERE,
 ) -> None:
-    """Fetch the files that a job's `outputs` named, and print where they are.
+    """Fetch the files that a job's `outputs` named, and print where they are; of a job that runs, what there is of them so far.
 
     Parameters
     ----------
     job:
         Id or name; `'sweep[3]'` is a task of an array, and the name of an array all its tasks, each in a folder with its index.
     into:
-        Folder to put them below; else one with the job's name.
+        Folder to put them below; else one with the job's name, and -partial while it runs.
     """
 
-    async def fetch(client: "Verbs") -> list[Path]:
-        record = (await client.job(job)).job
+    async def fetch(client: "Verbs") -> list[Path] | JobDetail:
+        detail = await client.job(job)
+        record = detail.job
         if names_array(job, record):
             assert record.array is not None
             return await client.download_all(await client.array(record.array), into or Path(record.name))
-        folder = into or Path(
-            record.name if record.array_index is None else f"{record.name}-{record.array_index}"
-        )
-        return await client.download(record.id, folder)
+        if record.status is JobStatus.RUNNING and detail.spec.outputs:
+            return detail
+        return await client.download(record.id, into or _folder_of(record))
 
-    files, _ = ask(connection, fetch)
+    found, _ = ask(connection, fetch)
+    runs = isinstance(found, JobDetail)
+    files = _download_so_far(connection, found, into) if isinstance(found, JobDetail) else found
     for file in files:
         print(_relative(file))
     if not files:
-        say("the job has left no outputs")
+        say("the job has no outputs yet" if runs else "the job has left no outputs")
+
+
+def _folder_of(job: Job) -> Path:
+    return Path(job.name if job.array_index is None else f"{job.name}-{job.array_index}")
+
+
+def _download_so_far(connection: Connection, detail: JobDetail, into: Path | None) -> list[Path]:
+    """By commands in the job; told as what it is, wherever that is read."""
+    import asyncio
+
+    folder = into or Path(f"{_folder_of(detail.job)}-partial")
+    ranks = len(detail.members) or detail.spec.nodes
+
+    async def fetch() -> list[Path]:
+        async with open_client(connection) as client:
+            return await client.outputs_so_far(detail.job.id, ranks, detail.spec.outputs, folder)
+
+    files = asyncio.run(fetch())
+    print(f"note: {plain(detail.job.label)} runs; its outputs are as far as they are now", file=sys.stderr)
+    return files
 
 
 def _relative(path: Path) -> str:

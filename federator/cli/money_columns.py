@@ -1,11 +1,12 @@
 """What the lists of money show: budgets with a bar of how full they are, burst policies, and rentals that wait for somebody."""
 
+from msgspec.structs import replace
 from rich.text import Text
 
 from federator.cli.layout import Column
 from federator.cli.phrases import NONE, plain, usd, when
 from federator.wire.administration import BurstPolicyRow, ProposalRow
-from federator.wire.http import BudgetRow
+from federator.wire.http import BudgetRow, SpentPoint
 
 BAR = 12
 """Letters of a bar."""
@@ -31,6 +32,15 @@ def budget_columns(now: float) -> tuple[Column[BudgetRow], ...]:
         ),
         Column("ENDS", lambda row: when(row.ends_at, now), right=True, least=120),
         Column("STOPS", lambda row: "yes" if row.hard else "only warns", wide=True),
+    )
+
+
+def spent_columns(cap: BudgetRow, now: float) -> tuple[Column[SpentPoint], ...]:
+    """Money over time under one cap."""
+    return (
+        Column("WHEN", lambda point: when(point.at, now)),
+        Column("SPENT", lambda point: _amount(point.usd), right=True),
+        Column("USED", lambda point: bar(replace(cap, spent=point.usd, committed=0.0)), whole=True),
     )
 
 

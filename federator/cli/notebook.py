@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from federator.cli.exits import exit_of
+from federator.cli.exits import INTERRUPTED, exit_of
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client
@@ -77,7 +77,10 @@ def notebook(
     run = RUN.format(missing=MISSING, loopback=LOOPBACK, port=inside, note=NOTE)
     document: dict[str, object] = {"name": "notebook", "outputs": [NOTEBOOKS], **options.fields(), "run": run}
     document |= {name: value for name, value in (("image", image), ("setup", setup)) if value}
-    return asyncio.run(_notebook(connection, document, workdir, tunnel.Forward(inside), port))
+    try:
+        return asyncio.run(_notebook(connection, document, workdir, tunnel.Forward(inside), port))
+    except asyncio.CancelledError:
+        return INTERRUPTED
 
 
 async def _notebook(
@@ -112,11 +115,12 @@ async def _notebook(
 
 
 def _end_as_ctrl_c_does(*numbers: signal.Signals) -> None:
-    """For a closed terminal, or a machine that goes down. With nohup it goes on."""
-    loop = asyncio.get_running_loop()
+    """For a closed terminal, or a machine that goes down. With nohup it goes on. Not by SIGINT, which shells have background commands ignore."""
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    assert this is not None
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, signal.raise_signal, signal.SIGINT)
+            loop.add_signal_handler(number, this.cancel)
 
 
 async def _running(client: "AsyncClient", job: str) -> None:

@@ -24,6 +24,7 @@ ListFormat = Literal["table", "wide", "csv", "json", "yaml"]
 Output = Annotated[Format, Parameter(name=("-o", "--output"), help="How to show it.")]
 ListOutput = Annotated[ListFormat, Parameter(name=("-o", "--output"), help="How to show it.")]
 
+INSTANTS = {"at", "since", "until", "now"}
 LAST_INSTANT = 253_402_300_800.0
 """The end of the year 9999; what is later is shown as a number."""
 STYLES = {
@@ -31,7 +32,7 @@ STYLES = {
     "LAUNCHING": "cyan", "REQUESTED": "cyan", "PENDING": "yellow", "HELD": "magenta", "SUSPENDING": "magenta",
     "CANCELLING": "magenta", "DRAINING": "magenta", "RECOVERING": "red", "FAILED": "bold red", "LOST": "bold red",
     "UNREACHABLE": "red", "DEGRADED": "yellow", "INTERRUPTED": "red", "CANCELLED": "dim", "GONE": "dim",
-    "ACTIVE": "green", "PAUSED": "magenta", "ENDED": "dim",
+    "ACTIVE": "green", "PAUSED": "magenta", "ENDED": "dim", "UNRENTED": "dim",
 }  # fmt: skip
 
 
@@ -110,7 +111,7 @@ def _as_cell(value: object) -> object:
 
 
 def with_instants(value: object) -> object:
-    """Records as JSON has them, with each instant (a number whose field ends in `_at`) as RFC 3339 in UTC."""
+    """Records as JSON has them, with each instant (a number in a field of `INSTANTS`, or that ends in `_at`) as RFC 3339 in UTC."""
     return _with_instants(msgspec.to_builtins(value))
 
 
@@ -119,7 +120,8 @@ def _with_instants(value: object, name: str = "") -> object:
         return {key: _with_instants(each, str(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_with_instants(each, name) for each in value]
-    is_instant = name.endswith("_at") and isinstance(value, int | float) and 0 <= value < LAST_INSTANT
+    named = name.endswith("_at") or name in INSTANTS
+    is_instant = named and isinstance(value, int | float) and 0 <= value < LAST_INSTANT
     return format_instant_exactly(value) if is_instant and isinstance(value, int | float) else value
 
 

@@ -7,10 +7,11 @@ from cyclopts import App, Parameter
 
 from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
-from federator.cli.output import ListOutput, Output, say_error, show_data, show_rows
+from federator.cli.output import ListOutput, Output, show_data, show_rows
 from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import FileOption, Written, read_set
 from federator.cli.policy_replay import replay
+from federator.cli.policy_verdicts import show_verdict
 from federator.cli.sanitize import harmless
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
@@ -141,12 +142,4 @@ def _require(reason: str, remedy: str) -> None:
 
 
 def _show_verdict(verdict: PolicyVerdict, written: Written, *fine: str) -> int:
-    for problem in verdict.problems:
-        where = f"{problem.field}: " if problem.field else ""
-        remedy = f" ({problem.remedy})" if problem.remedy else ""
-        detail = written.located(problem.detail)
-        say_error(plain(where + detail + remedy))
-    if verdict.problems:
-        return FAILED
-    print("\n".join(filter(None, fine)))
-    return 0
+    return show_verdict(verdict, *fine, located=written.located)

@@ -4,25 +4,25 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from federator.cli.arrays import ids_of
 from federator.cli.attached import document_of, is_given, run_attached
-from federator.cli.exits import FAILED, INTERRUPTED, TIMED_OUT, exit_of
+from federator.cli.exits import FAILED, INTERRUPTED, exit_of
 from federator.cli.explain import show_previews
 from federator.cli.finish_by import Agree, By, with_terms
+from federator.cli.gpu_models import model_note
 from federator.cli.job_options import AS_WRITTEN, JobOptions
 from federator.cli.jobfiles import PLACEHOLDER, WrittenJob
 from federator.cli.phrases import plain
 from federator.cli.sanitize import LogOutput
-from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, open_client
+from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask, open_client
 from federator.cli.status_line import LOOK_S, StatusLine, keep_showing
 from federator.kernel.errors import FederatorError, Invalid
-from federator.kernel.quantities import format_duration, parse_duration_s
 from federator.model.jobs import TERMINAL, Job, JobStatus
-from federator.wire.addresses import names_array, read_address
-from federator.wire.http import JobDetail, JobRow
+from federator.wire.http import JobDetail, Submitted
 from federator.wire.jobfile import read_job
 
 if TYPE_CHECKING:
@@ -98,9 +98,11 @@ def run(
         if pty and not sys.stdin.isatty():
             raise Invalid("standard input is not a terminal", field="--pty", remedy="write --stdin")
         return asyncio.run(_run_attached(connection, document, folder, command, pty=pty, quiet=quiet))
-    return asyncio.run(
-        _run(connection, document, folder, nodes=request.spec.nodes, detach=detach, quiet=quiet)
-    )
+    if detach:
+        submitted, _ = ask(connection, lambda client: _submit(client, document, folder))
+        print("\n".join(ids_of(submitted)))
+        return 0
+    return asyncio.run(_run(connection, document, folder, nodes=request.spec.nodes, quiet=quiet))
 
 
 async def _run_attached(
@@ -135,27 +137,25 @@ def _is_file_below(path: Path) -> bool:
         return False
 
 
+async def _submit(client: "Verbs", document: dict[str, object], folder: Path | None) -> Submitted:
+    submitted = await client.submit(document, workdir=folder)
+    if note := await model_note(client, document, submitted.jobs[0]):
+        print(f"note: {plain(note)}", file=sys.stderr, flush=True)
+    return submitted
+
+
 async def _run(
-    connection: Connection,
-    document: dict[str, object],
-    folder: Path | None,
-    *,
-    nodes: int,
-    detach: bool,
-    quiet: bool,
+    connection: Connection, document: dict[str, object], folder: Path | None, *, nodes: int, quiet: bool
 ) -> int:
     async with open_client(connection) as client:
-        submitted = await client.submit(document, workdir=folder)
+        submitted = await _submit(client, document, folder)
         job = submitted.jobs[0]
-        if detach:
-            print("\n".join(submitted.jobs))
-            return 0
         client.transport.patience_s = LONG_PATIENCE_S
         watched = _Watched(client, job, nodes=nodes, quiet=quiet)
         watched.say(f"{submitted.name} is {job}")
         code = await watched.to_the_end()
         if is_given():
-            watched.say("standard input was not passed to the job: add --stdin")
+            print("federator: standard input was not passed to the job: add --stdin", file=sys.stderr)
         return code
 
 
@@ -269,76 +269,3 @@ class _Watched:
 def _waits(detail: JobDetail) -> bool:
     """Whether nothing of the job's output comes yet."""
     return not detail.job.terminal and detail.job.started_at is None
-
-
-def wait(*jobs: str, timeout: str | None = None, connection: Connection = HERE) -> int:
-    """Wait until jobs have ended; exits as the first that did not succeed, or 0.
-
-    Parameters
-    ----------
-    jobs:
-        Ids or names; the name of an array means all its tasks.
-    timeout:
-        Give up after this, such as 30m, with exit code 124. The jobs go on.
-    """
-    if not jobs:
-        raise Invalid("no job is named", field="JOBS", remedy="write one or more ids or names")
-    try:
-        timeout_s = parse_duration_s(timeout) if timeout else None
-    except ValueError as error:
-        raise Invalid(str(error), field="--timeout") from None
-    return asyncio.run(_wait(connection, jobs, timeout_s))
-
-
-async def _wait(connection: Connection, jobs: tuple[str, ...], timeout_s: float | None) -> int:
-    async with open_client(connection, long_patience=True) as client:
-        line, left = StatusLine(), dict.fromkeys(jobs)
-        shown = asyncio.ensure_future(keep_showing(line, client, left, while_=lambda _: True))
-
-        async def ended_of(name: str) -> list[_Ended]:
-            found = await _ended(client, name)
-            left.pop(name, None)
-            return found
-
-        try:
-            async with asyncio.timeout(timeout_s):
-                ended = await asyncio.gather(*map(ended_of, jobs))
-        except TimeoutError:
-            line.clear()
-            print(
-                f"gave up waiting after {format_duration(timeout_s or 0.0)}; the jobs go on", file=sys.stderr
-            )
-            return TIMED_OUT
-        finally:
-            shown.cancel()
-            line.clear()
-        lines = [line for found in ended for line in found]
-        for each in lines:
-            print(each.text)
-        return next((each.code for each in lines if each.code), 0)
-
-
-class _Ended(NamedTuple):
-    """A job that has ended, as it is told, and its exit code."""
-
-    text: str
-    code: int
-
-
-async def _ended(client: "Verbs", name: str) -> list[_Ended]:
-    """What a name means, once all of it has ended. An array is asked about as a whole; only what did not succeed is looked at by itself."""
-    from federator.client import JobFilter
-
-    found = None if len(read_address(name).indices) > 1 else (await client.job(name)).job
-    if found is None or not names_array(name, found):
-        details = await asyncio.gather(*(client.wait(job) for job in await client.tasks(name)))
-        return [_Ended(_told(each.job), exit_of(each.job)) for each in details]
-    array = await client.wait_all(found.array or "")
-    rows = [row async for row in client.all_jobs(JobFilter(array=array.id))]
-    failed = next((row.id for row in reversed(rows) if row.status != JobStatus.SUCCEEDED), None)
-    code = exit_of((await client.job(failed)).job) if failed else 0
-    return [_Ended(_told(row), code if row.id == failed else 0) for row in reversed(rows)]
-
-
-def _told(job: Job | JobRow) -> str:
-    return f"{job.status}  {plain(job.label)}  {plain(job.because)}"

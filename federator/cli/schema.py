@@ -6,7 +6,7 @@ from typing import Any, Literal
 from federator.cli.output import show_data
 from federator.wire.schema import file_schema, record_schema
 
-File = Literal["job", "policy", "settings", "site", "solver-plan", "solver-problem"]
+File = Literal["job", "operator", "policy", "settings", "site", "solver-plan", "solver-problem"]
 
 
 def schema(file: File, /) -> None:
@@ -15,7 +15,7 @@ def schema(file: File, /) -> None:
     Parameters
     ----------
     file:
-        A job file, policy documents, the dispatcher's settings, an agent's site file, or what `federator solver` reads and writes.
+        A job file, an operator's file, policy documents, the dispatcher's settings, an agent's site file, or what `federator solver` reads and writes.
     """
     show_data(SCHEMAS[file](), "json", as_it_is=True)
 
@@ -24,6 +24,12 @@ def _job() -> dict[str, Any]:
     from federator.wire.jobfile import JobFile
 
     return file_schema(JobFile, "A job of Federator")
+
+
+def _operator() -> dict[str, Any]:
+    from federator.operator.settings import OperatorFile
+
+    return file_schema(OperatorFile, "An operator of FederatedJob objects")
 
 
 def _policy() -> dict[str, Any]:
@@ -36,9 +42,14 @@ def _settings() -> dict[str, Any]:
     from federator.settings import Settings
     from federator_providers.aws.settings import AwsSettings
     from federator_providers.local.settings import LocalSettings
+    from federator_providers.ssh.settings import SshSettings
 
     schema = file_schema(Settings, "Settings of the dispatcher of Federator")
-    providers = {"aws": record_schema(AwsSettings), "local": record_schema(LocalSettings)}
+    providers = {
+        "aws": record_schema(AwsSettings),
+        "local": record_schema(LocalSettings),
+        "ssh": record_schema(SshSettings),
+    }
     parts = schema["$defs"]
     parts["ProviderSettings"]["allOf"] = [
         {
@@ -72,6 +83,7 @@ def _solver_problem() -> dict[str, Any]:
 
 SCHEMAS: dict[File, Callable[[], dict[str, Any]]] = {
     "job": _job,
+    "operator": _operator,
     "policy": _policy,
     "settings": _settings,
     "site": _site,

@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import Group, Parameter
 
 from federator.cli.phrases import plain
-from federator.client.blocking import finish
-from federator.client.credentials import SignIns
-from federator.client.settings import read_settings
-from federator.client.sync import Client
-from federator.client.verbs import Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
 
 if TYPE_CHECKING:
-    from federator.client import AsyncClient
+    from federator.client import AsyncClient, Verbs
 
 T = TypeVar("T")
 CONNECTION = Group("Connection", sort_key=90)
@@ -53,12 +48,20 @@ class Connection:
     ] = None
 
 
+JobName = Annotated[
+    str,
+    Parameter(
+        help="Id of a job, or a name: then the newest job of that name, your own first; 'sweep[3]' is a task of an array."
+    ),
+]
 HERE = Connection()
 
 
 def open_client(connection: Connection, *, long_patience: bool = False) -> "AsyncClient":
     """A client for these options; with `long_patience` one that goes on trying where nobody answers, and says so."""
     from federator.client import AsyncClient
+    from federator.client.credentials import SignIns
+    from federator.client.settings import read_settings
 
     settings = read_settings(connection.server, connection.token, ca=connection.ca)
     return AsyncClient(
@@ -71,8 +74,11 @@ def open_client(connection: Connection, *, long_patience: bool = False) -> "Asyn
     )
 
 
-def ask(connection: Connection, verb: Callable[[Verbs], Coroutine[Any, Any, T]]) -> tuple[T, float]:
+def ask(connection: Connection, verb: "Callable[[Verbs], Coroutine[Any, Any, T]]") -> tuple[T, float]:
     """Run one verb to its end; answers the result and the dispatcher's time."""
+    from federator.client.blocking import finish
+    from federator.client.sync import Client
+
     with Client(
         connection.server,
         connection.token,

@@ -1,6 +1,5 @@
 """Signing in with OpenID Connect, signing out, and who one is."""
 
-import asyncio
 import os
 import webbrowser
 from typing import Annotated
@@ -44,6 +43,8 @@ def login(
     ca:
         PEM file of the authority behind the dispatcher's certificate.
     """
+    import asyncio
+
     asyncio.run(_login(server, device=device, browser=browser, port=port, ca=ca))
 
 
@@ -107,6 +108,8 @@ def logout(server: Annotated[str, Parameter(name="SERVER")] = "", /) -> None:
             await Provider(held.way, session, os.environ).revoke(held.refresh_token)
 
     if held.refresh_token:
+        import asyncio
+
         try:
             asyncio.run(revoke())
         except FederatorError as error:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from federator.cli.columns import (
     RUNTIMES,
     ailing_columns,
+    gpu_columns,
     labels,
     local_work_columns,
     member_columns,
@@ -16,19 +17,25 @@ from federator.cli.columns import (
     pool_columns,
     site_columns,
     statement_columns,
+    stopped_columns,
 )
 from federator.cli.layout import table
+from federator.cli.listing import Watch, watch_rows
 from federator.cli.output import ListOutput, Output, facts, show, show_data, show_rows, status, width
 from federator.cli.phrases import NONE, counted, duration, moment_at, plain, when
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
+from federator.wire.sites import DrainPreview
 
 app = App(name="site")
 SiteName = Annotated[str, Parameter(help="Name of the site.")]
 
 
-def list_sites(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
+def list_sites(*, watch: Watch = False, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List the sites: what they have, what is busy, and how fresh that is."""
+    if watch:
+        watch_rows(connection, "sites", lambda client: client.sites(), lambda _: site_columns(), output)
+        return
     rows, _ = ask(connection, lambda client: client.sites())
     show_rows(
         rows,
@@ -38,7 +45,14 @@ def list_sites(*, output: ListOutput = "table", connection: Connection = HERE) -
     )
 
 
-def drain(site: SiteName, *, by: str = "", why: str = "", connection: Connection = HERE) -> None:
+def drain(
+    site: SiteName,
+    *,
+    by: str = "",
+    why: str = "",
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    connection: Connection = HERE,
+) -> None:
     """Start nothing new at a site. What runs there goes on to its end, or until a deadline.
 
     Parameters
@@ -47,12 +61,29 @@ def drain(site: SiteName, *, by: str = "", why: str = "", connection: Connection
         When the last work has to be gone: 2h, or 2026-12-01T18:00:00Z. It is told in time to save itself, and waits for another place.
     why:
         Why; the owners of jobs that have to leave are told.
+    dry_run:
+        Say which jobs would be stopped, when the site would be empty, and what is lost; change nothing.
     """
+    if dry_run:
+        _preview(site, *ask(connection, lambda client: client.preview_drain(site, by=by)))
+        return
     drained, now = ask(connection, lambda client: client.drain(site, by=by, why=why))
     rest = "what runs there goes on to its end"
     if drained.drain_by_at is not None:
         rest = f"what still runs is stopped {when(drained.drain_by_at, now)} at the latest"
     print(f"{plain(site)} is draining: nothing new starts there; {rest}")
+
+
+def _preview(site: str, found: DrainPreview, now: float) -> None:
+    empty = NONE if found.empty_at is None else when(found.empty_at, now)
+    print(
+        f"{plain(site)} has {counted(found.jobs, 'job')}: {found.ends_alone} would end there, {found.stops} would be stopped"
+    )
+    print(
+        f"empty: {empty}; to be done again: {found.lost_gpu_s / 3600:.1f} GPU-hours, {found.lost_usd:.2f} USD"
+    )
+    if found.stopped:
+        show(table(found.stopped, stopped_columns(now), width=width()))
 
 
 def undrain(site: SiteName, *, connection: Connection = HERE) -> None:
@@ -134,6 +165,8 @@ def show_site(site: SiteName, *, output: Output = "table", connection: Connectio
         parts += ["", table(local, local_work_columns(now), width=width())]
     if parts_of := [(pool.member, part) for pool in row.pools for part in pool.parts]:
         parts += ["", table(parts_of, part_columns(), width=width())]
+    if row.gpu_use:
+        parts += ["", table(row.gpu_use, gpu_columns(now), width=width())]
     if ailing := [(pool.member, gpu) for pool in row.pools for gpu in pool.ailing]:
         parts += ["", table(ailing, ailing_columns(), width=width())]
     show(*parts)

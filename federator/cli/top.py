@@ -5,19 +5,21 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from federator.cli.columns import job_columns, lease_columns, queue_columns, site_columns
 from federator.cli.layout import Column, Row, table
+from federator.cli.listing import watched
 from federator.cli.output import console
 from federator.cli.phrases import plain, usd
-from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask
+from federator.cli.session import HERE, Connection, ask
 from federator.client.verbs import Verbs
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_duration_s
+from federator.wire.changes import Topic
 from federator.wire.http import JobRow, Overview
 
+TOPICS: tuple[Topic, ...] = ("sites", "queues", "leases", "budgets", "jobs", "plan")
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
@@ -27,7 +29,7 @@ def top(*, every: str = "1s", once: bool = False, connection: Connection = HERE)
     Parameters
     ----------
     every:
-        Time between two looks.
+        Time between two looks, at least; there is none while nothing changes.
     once:
         Draw once and leave, as for a pipe.
     """
@@ -41,16 +43,14 @@ def top(*, every: str = "1s", once: bool = False, connection: Connection = HERE)
 
 async def _live(client: Verbs, *, every_s: float, once: bool) -> None:
     out = console()
-    overview = await client.overview()
     if once:
-        out.print(draw(overview, out.width, rows=10_000))
+        out.print(draw(await client.overview(), out.width, rows=10_000))
         return
-    client.transport.patience_s = LONG_PATIENCE_S
-    with Live(draw(overview, out.width, out.height), console=out, screen=True, auto_refresh=False) as live:
-        while True:
-            await client.transport.sleep(every_s)
-            overview = await client.overview()
-            live.update(draw(overview, out.width, out.height), refresh=True)
+
+    async def look() -> RenderableType:
+        return draw(await client.overview(), out.width, out.height)
+
+    await watched(client, TOPICS, look, every_s=every_s)
 
 
 def draw(overview: Overview, width: int, rows: int) -> RenderableType:

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 
 from federator.cli.exits import OK
-from federator.cli.jobs import JobName
 from federator.cli.phrases import plain
-from federator.cli.session import HERE, Connection, open_client
+from federator.cli.session import HERE, Connection, JobName, open_client
 from federator.kernel.errors import FederatorError, Invalid, Unavailable
 from federator.wire import tunnel
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from federator.client import AsyncClient
     from federator.client.tunnels import Tunnel
 
-SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
-"""What is run where no command is named."""
 LOOPBACK, LOOPBACK_6, LOCALHOST = "127.0.0.1", "::1", "localhost"
 Rank = Annotated[int, Parameter(name=("--rank", "--node"))]
 
@@ -58,7 +55,7 @@ def exec_command(
     if wants and not sys.stdin.isatty():
         raise Invalid("standard input is not a terminal", field="--tty", remedy="leave it out")
     request = tunnel.Exec(
-        command=command or SHELL,
+        command=command or tunnel.SHELL,
         tty=wants,
         term=os.environ.get("TERM", "") if wants else "",
         size=terminal.size() if wants else tunnel.Size(),
@@ -135,35 +132,6 @@ async def _show(inside: "Tunnel", begun: asyncio.Event) -> int:
                 return end.exit_code
             raise end.fault()
     raise Unavailable("the connection to the job was lost")
-
-
-def attach(job: JobName, *, rank: Rank = 0, connection: Connection = HERE) -> int:
-    """Come back to the terminal of a job that was started with `run --pty`.
-
-    The terminal goes on when its connection is lost, or is left with `Enter ~ .`, until the job ends. It is in one place at a time:
-    whoever attaches takes it over. Only the job's owner may.
-
-    Parameters
-    ----------
-    rank:
-        Which rank of a gang.
-    """
-    from federator.cli import terminal
-
-    if not terminal.is_terminal():
-        raise Invalid(
-            "standard input is not a terminal",
-            field="JOB",
-            remedy="federator logs --follow shows what it writes",
-        )
-    return asyncio.run(_attach(connection, job, rank))
-
-
-async def _attach(connection: Connection, job: str, rank: int) -> int:
-    from federator.cli import terminal
-
-    async with open_client(connection) as client:
-        return await run_inside(client, job, tunnel.Attach(terminal.size()), rank=rank)
 
 
 class Pair(NamedTuple):

@@ -10,12 +10,14 @@ from cyclopts import Parameter
 
 from federator.cli.layout import Column
 from federator.cli.output import show_data, show_rows
+from federator.cli.parquet import refuse_parquet, write_parquet
 from federator.cli.phrases import NONE, duration, moment_at, plain
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid
 from federator.wire.usage import KEYS, Key, UsageReport, UsageRow
 
 TOTAL = "total"
+MONEY = "DECIMAL(18, 2)"
 
 
 def usage(
@@ -25,8 +27,11 @@ def usage(
     until: str | None = None,
     everybody: Annotated[bool, Parameter(negative="")] = False,
     output: Annotated[
-        Literal["table", "csv", "json", "yaml"],
-        Parameter(name=("-o", "--output", "--format"), help="How to show it."),
+        Literal["table", "csv", "json", "yaml", "parquet"],
+        Parameter(
+            name=("-o", "--output", "--format"),
+            help="How to show it; parquet goes to a file: > usage.parquet.",
+        ),
     ] = "table",
     connection: Connection = HERE,
 ) -> None:
@@ -46,6 +51,8 @@ def usage(
     everybody:
         All that you may see, and not only your own: everything with the role platform, else your queues, teams and sites if you administer any.
     """
+    if output == "parquet":
+        refuse_parquet("usage")
     now = time.time()
     since_at = moment_at(since, "--since", now)
     until_at = None if until is None else moment_at(until, "--until", now)
@@ -56,6 +63,8 @@ def usage(
     )
     if output == "csv":
         _write_csv(report, keys)
+    elif output == "parquet":
+        _write_parquet(report, keys)
     elif output != "table":
         show_data(report, output)
     else:
@@ -82,6 +91,18 @@ def _write_csv(report: UsageReport, keys: tuple[Key, ...]) -> None:
     for row in report.rows:
         values = msgspec.structs.asdict(row)
         out.writerow([plain(values[name]) if name in KEYS else values[name] for name in names])
+
+
+def _write_parquet(report: UsageReport, keys: tuple[Key, ...]) -> None:
+    """The same rows and columns. Money is in decimals, so that sums are those of the ledger."""
+    kinds = {"usd": MONEY, "s": "DOUBLE"}
+    figures = {
+        name: kinds.get(name.rpartition("_")[2], "BIGINT")
+        for name in UsageRow.__struct_fields__
+        if name not in KEYS
+    }
+    columns: dict[str, str] = dict.fromkeys(keys, "VARCHAR") | figures
+    write_parquet(report.rows, columns)
 
 
 def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], ...]:

@@ -8,7 +8,6 @@ import select
 import socket
 import ssl
 import threading
-import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -17,7 +16,7 @@ from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from federator.client import transport as shared
 from federator.client.transport import BROKE, Answer, Request, Transport
-from federator.retry import Waiting
+from federator.retry import BLOCKING, Waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,10 +36,6 @@ def finish(verb: Coroutine[Any, Any, R]) -> R:
     raise AssertionError("a verb has waited for an event loop, and there is none")
 
 
-async def _sleep(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: ASYNC251 - it blocks, as everything here does
-
-
 class BlockingTransport(Transport):
     """Requests of one thread, one after the other."""
 
@@ -55,7 +50,7 @@ class BlockingTransport(Transport):
 
     def waiting(self) -> Waiting:
         """As the machine does."""
-        return Waiting(_sleep, time.monotonic)
+        return BLOCKING
 
     async def offload(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Do it now: nothing else is under way."""

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,10 +11,11 @@ from urllib.parse import quote
 import msgspec
 
 from federator.client.progress import Step, Tell
-from federator.client.streams import follow_events, follow_log, log_parts
+from federator.client.streams import follow_log, follow_stream, log_parts
 from federator.client.transport import Transport
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.events import Event
+from federator.model.jobs import JobStatus
 from federator.model.plans import Explanation
 from federator.wire import fields
 from federator.wire.addresses import begins_id, read_address
@@ -22,6 +23,7 @@ from federator.wire.http import (
     ActedOn,
     ArrayDetail,
     ForecastMove,
+    GpuCurve,
     JobAction,
     JobDetail,
     JobPage,
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
 
 PAGE = 500
 BATCH = 1000
-POLL_S = 0.5
+FIRST_LOOK_S, POLL_S = 0.02, 0.5
+_event: Reader[Event] = Reader(Event)
 _results: Reader[SubmitResult] = Reader(SubmitResult)
 JobFile = Mapping[str, object]
 """A job file as decoded YAML or JSON."""
@@ -67,6 +70,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     site: str | None = None
     array: str | None = None
     series: str | None = None
+    pipeline: str | None = None
+    """By name, of the newest, or by id."""
     label: str | None = None
     collapse: bool = False
     """An array as one line."""
@@ -204,6 +209,11 @@ class JobVerbs:
             return [found.id]
         return sorted([row.id async for row in self.all_jobs(JobFilter(array=found.array))])
 
+    async def steps(self, pipeline: str) -> list[JobRow]:
+        """The steps of a pipeline by its name (of the newest) or id, in their order; an array is one line. Raises `NotFound`."""
+        found = self.all_jobs(JobFilter(pipeline=pipeline, collapse=True))
+        return sorted([row async for row in found], key=lambda row: row.id)
+
     async def update(self, job: str, patch: JobPatch) -> JobDetail:
         """Change priority, deadline, queue or limits, of a running job too."""
         fields = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
@@ -258,6 +268,10 @@ class JobVerbs:
         """Why it waits, and why not elsewhere; or why it ran where it did."""
         return await self.transport.call("GET", _job(job, "/explain"), Explanation)
 
+    async def gpus(self, job: str) -> list[GpuCurve]:
+        """Use over time of each GPU of its newest attempt, as far as its site measures it."""
+        return await self.transport.call("GET", _job(job, "/gpus"), list[GpuCurve])
+
     async def forecasts(self, job: str, *, since: float = 0.0) -> list[ForecastMove]:
         """What moved its forecast since then (seconds since the epoch), oldest first."""
         query = {"since": str(since)}
@@ -265,33 +279,37 @@ class JobVerbs:
 
     async def events(self, job: str, *, after: str = "") -> AsyncIterator[Event]:
         """All that happens to a job from `after` (an event's id) on, until it is terminal."""
-        async for event in follow_events(self.transport, _job(job, "/events"), {}, after=after):
+        async for event in follow_stream(self.transport, _job(job, "/events"), {}, _event, after=after):
             yield event
 
     async def history(self, job: str) -> list[Event]:
         """All that has happened to a job so far."""
         return await self.transport.call("GET", _job(job, "/events"), list[Event], query={"follow": "false"})
 
-    async def wait(self, job: str) -> JobDetail:
-        """Return when the job has ended. Bound it with `asyncio.timeout`."""
-        last = ""
+    async def wait(self, job: str, *, running: bool = False) -> JobDetail:
+        """Return when the job has ended, or, with `running`, as soon as it runs. Bound it with `asyncio.timeout`."""
+        last, until = "", {JobStatus.RUNNING} if running else set[str]()
+        pauses = _pauses()
         while True:
             detail = await self.job(job)
-            if detail.job.terminal:
+            if detail.job.terminal or detail.job.status in until:
                 return detail
             self._tell(f"{detail.job.label} {detail.job.status}")
             async for event in self.events(detail.job.id, after=last):
                 last = event.id
                 self._tell(f"{detail.job.label} {event.status}")
-            await self.transport.sleep(POLL_S)
+                if event.status in until:
+                    break
+            await self.transport.sleep(next(pauses))
 
-    async def wait_all(self, array: str) -> ArrayDetail:
-        """Return when all tasks of an array have ended; named by its id or name."""
+    async def wait_all(self, array: str, *, running: bool = False) -> ArrayDetail:
+        """Return when all tasks of an array have ended, or, with `running`, as soon as one of them runs; named by its id or name."""
+        pauses = _pauses()
         while True:
             detail = await self.array(array)
-            if detail.finished_at is not None:
+            if detail.finished_at is not None or (running and JobStatus.RUNNING in detail.tasks):
                 return detail
-            await self.transport.sleep(POLL_S)
+            await self.transport.sleep(next(pauses))
 
     async def logs(
         self,
@@ -327,7 +345,7 @@ class JobVerbs:
         query |= {"since": str(since)} if since else {}
         if attempt is not None:
             query["attempt"] = str(attempt)
-        seen = ""
+        seen, pauses = "", _pauses()
         while follow:
             record = (await self.job(job)).job
             if attempt is not None or (record.placement and record.placement != seen):
@@ -343,7 +361,7 @@ class JobVerbs:
             elif record.terminal:
                 break
             else:
-                await self.transport.sleep(POLL_S)
+                await self.transport.sleep(next(pauses))
         if not seen:
             async for part in self._log_so_far(job, query, tail):
                 yield part
@@ -365,27 +383,28 @@ class JobVerbs:
         ]
 
     async def download(self, job: str, into: Path | str) -> list[Path]:
-        """Fetch the job's outputs and unpack them below `into`; answers the files written."""
+        """Fetch the job's outputs and unpack them below `into`; answers the files written. The archive is on the same disk meanwhile, in a file without a name. Raises `TooLarge` where there is no room for it."""
+        from tempfile import TemporaryFile
 
-        async def once(archive: Path) -> None:
-            with archive.open("wb") as file:
-                async with self.transport.open(
-                    "GET", _job(job, "/outputs"), headers={"Accept": "application/gzip"}
-                ) as response:
+        from federator.client.workdir import nearest_folder, refuse_without_room, unpack
+
+        folder = nearest_folder(Path(into))
+        with TemporaryFile(prefix=".federator-download-", dir=folder) as archive:
+
+            async def once() -> None:
+                archive.seek(0)
+                archive.truncate()
+                headers = {"Accept": "application/gzip"}
+                async with self.transport.open("GET", _job(job, "/outputs"), headers=headers) as response:
                     total = int(response.header("Content-Length") or 0)
+                    refuse_without_room(folder, total)
                     async for chunk in response.chunks():
-                        file.write(chunk)
-                        self._tell("downloading", file.tell(), total)
+                        archive.write(chunk)
+                        self._tell("downloading", archive.tell(), total)
 
-        from tempfile import TemporaryDirectory
-
-        from federator.client.workdir import unpack
-
-        with TemporaryDirectory(prefix="federator-") as scratch:
-            archive = Path(scratch) / "outputs.tar.gz"
-            await self.transport.patiently(lambda: once(archive))
-            with archive.open("rb") as content:
-                return await self.transport.offload(unpack, content, Path(into))
+            await self.transport.patiently(once)
+            archive.seek(0)
+            return await self.transport.offload(unpack, archive, Path(into))
 
 
 def read_job_mapping(job: JobFile | str) -> JobFile:
@@ -399,6 +418,14 @@ def read_job_mapping(job: JobFile | str) -> JobFile:
     if not isinstance(document, Mapping):
         raise Invalid("a job file is a mapping", field="$", remedy="write for example 'run: python train.py'")
     return document
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between looks at what may change at any moment: short ones first, for much has changed by the second look."""
+    pause_s = FIRST_LOOK_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, POLL_S)
 
 
 def _job(job: str, verb: str = "") -> str:

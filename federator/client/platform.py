@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from federator.client.streams import follow_stream
 from federator.client.transport import Transport
 from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
@@ -20,6 +21,7 @@ from federator.wire.administration import (
     PolicyRollback,
     PolicyVerdict,
 )
+from federator.wire.changes import Change, Topic
 from federator.wire.contrast import PolicyReplay, ReplayRequest
 from federator.wire.decisions import DecisionRow, ReplayResult
 from federator.wire.http import (
@@ -30,20 +32,23 @@ from federator.wire.http import (
     QueueRow,
     Revoked,
     SiteRow,
+    Spending,
     StatementRow,
     TokenAnswer,
     TokenRequest,
     TokenRotation,
     TokenRow,
 )
+from federator.wire.jsontext import Reader
 from federator.wire.rights import TeamRow
 from federator.wire.sign_in import SignInWay, WhoAmI
-from federator.wire.sites import DeathNotice, DrainRequest, Evicted, EvictRequest, GivenUp
+from federator.wire.sites import DeathNotice, DrainPreview, DrainRequest, Evicted, EvictRequest, GivenUp
 from federator.wire.timetable import PlanPage
 from federator.wire.usage import Key, UsageReport
 from federator.wire.waiting import AlertRow, WaitingNow
 
 JSON = {"Content-Type": "application/json"}
+_change: Reader[Change] = Reader(Change)
 
 
 class PlatformVerbs:
@@ -76,6 +81,12 @@ class PlatformVerbs:
         """Sites, queues, leases, jobs and money at a glance."""
         return await self.transport.call("GET", "/v1/overview", Overview)
 
+    async def changes(self, topics: Sequence[Topic] = (), *, site: str = "") -> AsyncIterator[Change]:
+        """Rows of these topics (all if none is named), and then what changes of them, until the caller has enough; `site`: of the sites this one alone."""
+        query = {"topics": ",".join(topics)} | ({"site": site} if site else {})
+        async for change in follow_stream(self.transport, "/v1/changes", query, _change):
+            yield change
+
     async def waiting(self) -> WaitingNow:
         """Why jobs wait, added up by reason, and what is kept for whom."""
         return await self.transport.call("GET", "/v1/waiting", WaitingNow)
@@ -96,6 +107,12 @@ class PlatformVerbs:
         """Start nothing new at a site; what runs there goes on, or with `by` (`2h`, or an instant) until then."""
         body = msgspec.json.encode(DrainRequest(by, why))
         return await self.transport.call("POST", _site(name, "/drain"), Site, body=body, headers=JSON)
+
+    async def preview_drain(self, name: str, *, by: str = "") -> DrainPreview:
+        """What draining a site would come to; nothing is changed."""
+        body = msgspec.json.encode(DrainRequest(by))
+        path = _site(name, "/drain/preview")
+        return await self.transport.call("POST", path, DrainPreview, body=body, headers=JSON)
 
     async def evict(self, name: str, *, why: str, job: str = "", by: str = "") -> tuple[str, ...]:
         """Have one job (its name or id), or all, leave a site: each saves itself and waits for another place. Answers which."""
@@ -154,6 +171,12 @@ class PlatformVerbs:
         """Money spent and committed under each cap."""
         return await self.transport.call("GET", "/v1/budgets", list[BudgetRow])
 
+    async def spending(self, policy: str, *, period: str = "", share: str = "") -> Spending:
+        """What was spent under a cap of that policy over its present period, in at most some hundred points."""
+        given = {"policy": policy, "period": period, "share": share}
+        query = {name: value for name, value in given.items() if value}
+        return await self.transport.call("GET", "/v1/spending", Spending, query=query)
+
     async def burst(self) -> BurstStatus:
         """Whether anything may be rented, by which policies, and what waits for a person."""
         return await self.transport.call("GET", "/v1/burst", BurstStatus)
@@ -189,9 +212,9 @@ class PlatformVerbs:
             "POST", "/v1/policies/validate", PolicyVerdict, body=body, headers=JSON
         )
 
-    async def apply_policies(self, text: str, reason: str) -> PolicyVerdict:
-        """Put a whole set of policies in force. Not repeated by itself: each call makes a version."""
-        body = msgspec.json.encode(PolicyRequest(text, reason))
+    async def apply_policies(self, text: str, reason: str, *, instead_of: int | None = None) -> PolicyVerdict:
+        """Put a whole set of policies in force; with `instead_of` only while that version is. Not repeated by itself: each call makes a version."""
+        body = msgspec.json.encode(PolicyRequest(text, reason, instead_of))
         return await self.transport.call(
             "POST", "/v1/policies", PolicyVerdict, body=body, headers=JSON, repeatable=False
         )
@@ -259,16 +282,16 @@ class PlatformVerbs:
         self, since_at: float, until_at: float | None = None
     ) -> tuple[list[recorded.RecordedJob], int]:
         """The load between two instants (seconds since the epoch; None: now), oldest first, and how many jobs are left out of it."""
-        found: list[recorded.RecordedJob] = []
+        found: dict[str, recorded.RecordedJob] = {}
         left_out, after = 0, ""
         given = {"since": str(since_at)} | ({} if until_at is None else {"until": str(until_at)})
         while True:
             query = given | ({"after": after} if after else {})
             page = await self.transport.call("GET", "/v1/recorded/jobs", recorded.RecordedJobs, query=query)
-            found += page.jobs
+            found |= {job.id: job for job in page.jobs}
             left_out += page.left_out
             if page.next_after is None:
-                return found[::-1], left_out
+                return list(found.values())[::-1], left_out
             after = page.next_after
 
     async def recorded_world(self) -> recorded.RecordedWorld:

@@ -16,7 +16,8 @@ from federator.retry import Waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MOST_CONNECTIONS = 64
+MOST_CONNECTIONS = 100
+"""More than the tunnels that a person may have, so that it is the dispatcher that says when there are too many."""
 
 
 class PooledTransport(Transport):

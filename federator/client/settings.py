@@ -47,9 +47,7 @@ def read_settings(
     """Settings from options, environment and files. Raises `Invalid` for a file that cannot be used."""
     environ = os.environ if environ is None else environ
     home = Path(environ.get("HOME") or "/")
-    file = _config_file(
-        Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "federator" / "config.yaml"
-    )
+    file = _config_file(config_folder(environ) / "config.yaml")
     state_dir = Path(environ.get("FEDERATOR_STATE_DIR") or home / ".local/share/federator").expanduser()
     local = _first_line(state_dir / ADDRESS_FILE)
     sign_ins = SignIns(environ)
@@ -78,6 +76,13 @@ def read_settings(
         token = token or (None if signed_in else _first_line(state_dir / TOKEN_FILE))
         ca = ca or (str(state_dir / CA_FILE) if (state_dir / CA_FILE).exists() else "")
     return ClientSettings(address, token or None, source, ca, file.get("proxy", ""), token_source, signed_in)
+
+
+def config_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where what this person has set is kept."""
+    environ = os.environ if environ is None else environ
+    home = Path(environ.get("HOME") or "/")
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "federator"
 
 
 def _config_file(path: Path) -> Mapping[str, str]:

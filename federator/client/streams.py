@@ -4,17 +4,16 @@ A stream that breaks is opened again where it broke, for as long as the client's
 """
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from federator.client.transport import Answer, Transport
 from federator.kernel.errors import Transient
-from federator.model.events import Event
 from federator.wire.jsontext import Reader
 from federator.wire.log_times import LogPart
 
 OFFSET_HEADER = "X-Federator-Offset"
 NDJSON = "application/x-ndjson"
-_event: Reader[Event] = Reader(Event)
+M = TypeVar("M")
 _part: Reader[LogPart] = Reader(LogPart)
 
 
@@ -40,10 +39,10 @@ async def server_events(answer: Answer) -> AsyncIterator[ServerEvent]:
             data = []
 
 
-async def follow_events(
-    transport: Transport, path: str, query: dict[str, str], *, after: str = ""
-) -> AsyncIterator[Event]:
-    """Events from `after` on, each once, over as many connections as it takes; ends when the server ends the stream.
+async def follow_stream(
+    transport: Transport, path: str, query: dict[str, str], reader: Reader[M], *, after: str = ""
+) -> AsyncIterator[M]:
+    """Messages from `after` on, each once, over as many connections as it takes; ends when the server ends the stream.
 
     Raises `Transient` when the dispatcher stays away for longer than the client's patience.
     """
@@ -56,7 +55,7 @@ async def follow_events(
                 async for message in server_events(response):
                     patience.renew()
                     last_id = message.id or last_id
-                    yield _event.decode(message.data)
+                    yield reader.decode(message.data)
                 return
         except Transient as error:
             await patience.spend(error)

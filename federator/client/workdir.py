@@ -7,31 +7,35 @@ folder it is meant for.
 
 import gzip
 import hashlib
-import heapq
+import math
 import os
 import shutil
 import stat
 import tarfile
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
-
-from pathspec import GitIgnoreSpec
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from federator.kernel.errors import Invalid, TooLarge
-from federator.kernel.quantities import format_mib
+from federator.kernel.quantities import format_bytes, format_mib
 from federator.kernel.tars import members
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 IGNORE_FILES = (".gitignore", ".federatorignore")
 ALWAYS_LEFT_OUT = (".git",)
 MOST_LEVELS = 256
 """Folders nested deeper are not unpacked; no agent packs them."""
 GZIP_LEVEL = 6
-SAMPLES, SAMPLE_BYTES, SURELY = 64, 2**16, 1.1
-"""Of so many files, the largest, a piece of so many bytes is compressed, to refuse at once what is surely too large: so many times the limit."""
+SAMPLES, SAMPLE_BYTES, SURELY = 64, 2**16, 1.03
+"""So many pieces of so many bytes, spread evenly over all files, are compressed, to refuse at once what is surely too large: so many times the limit,
+for a piece compresses a little worse by itself, and after three standard errors."""
 UNPACKED_BYTES = 2**40
 """An archive of many agents' outputs may be so large, unpacked, and no larger than what the disk has free."""
 
@@ -48,7 +52,7 @@ class _Ignores(NamedTuple):
     """The ignore files of one folder, whose patterns are relative to it."""
 
     base: PurePosixPath
-    spec: GitIgnoreSpec
+    spec: "GitIgnoreSpec"
 
 
 def pack(
@@ -88,15 +92,21 @@ def _size(file: Path) -> int:
 
 
 def _compressed(folder: Path, sizes: Mapping[PurePosixPath, int]) -> float:
-    """About how many bytes the largest files have once they are compressed, by a piece from the middle of each."""
-    found = 0.0
-    files = ((path, size) for path, size in sizes.items() if size)
-    for path, size in heapq.nlargest(SAMPLES, files, key=lambda entry: entry[1]):
+    """How many bytes it all has at least once it is compressed, by pieces of it."""
+    files = [(path, size) for path, size in sizes.items() if size]
+    ends = list(accumulate(size for _, size in files))
+    ratios: list[float] = []
+    for number in range(SAMPLES):
+        middle = int(ends[-1] * (number + 0.5) / SAMPLES)
+        at = bisect_right(ends, middle)
+        path, size = files[at]
         with (folder / path).open("rb") as content:
-            content.seek(max(0, size - SAMPLE_BYTES) // 2)
+            content.seek(max(0, min(middle - ends[at] + size, size - SAMPLE_BYTES)))
             sample = content.read(SAMPLE_BYTES)
-        found += size * len(zlib.compress(sample, GZIP_LEVEL)) / max(1, len(sample))
-    return found
+        ratios.append(len(zlib.compress(sample, GZIP_LEVEL)) / max(1, len(sample)))
+    mean = sum(ratios) / SAMPLES
+    error = math.sqrt(sum((ratio - mean) ** 2 for ratio in ratios) / (SAMPLES - 1) / SAMPLES)
+    return ends[-1] * (mean - 3 * error)
 
 
 def _too_large(folder: Path, sizes: Mapping[PurePosixPath, int], limit_mib: int) -> TooLarge:
@@ -145,7 +155,11 @@ def _ignores_in(root: Path, here: PurePosixPath) -> tuple[_Ignores, ...]:
         file = root / here / name
         if file.is_file():
             lines += file.read_text(errors="replace").splitlines()
-    return (_Ignores(here, GitIgnoreSpec.from_lines(lines)),) if lines else ()
+    if not lines:
+        return ()
+    from pathspec import GitIgnoreSpec
+
+    return (_Ignores(here, GitIgnoreSpec.from_lines(lines)),)
 
 
 def _ignored(path: PurePosixPath, ignores: tuple[_Ignores, ...], *, is_folder: bool) -> bool:
@@ -195,18 +209,17 @@ def _stays_inside(path: PurePosixPath, target: str) -> bool:
     return True
 
 
-def unpack(archive: IO[bytes], into: Path) -> list[Path]:
-    """Unpack a gzipped tar below `into`; answers the files written. Raises `Invalid` for entries that would leave it, and for what is over the limits of archives.
+def unpack(archive: IO[bytes], into: Path, *, several: bool = False) -> list[Path]:
+    """Unpack a gzipped tar, or with `several` one after another, below `into`; answers the files written. Raises `Invalid` for entries that would leave it, and for what is over the limits of archives.
 
     Links are made last, and none through another, so that nothing is ever written through one that the archive brought.
     """
     root = into.resolve()
     written: list[Path] = []
     links: list[tuple[Path, str]] = []
-    there = next(each for each in (root, *root.parents) if each.is_dir())
-    most_bytes = min(UNPACKED_BYTES, shutil.disk_usage(there).free)
+    most_bytes = min(UNPACKED_BYTES, shutil.disk_usage(nearest_folder(root)).free)
     try:
-        for tar, entry in members(archive, most_bytes=most_bytes):
+        for tar, entry in members(archive, most_bytes=most_bytes, several=several):
             target = _target(root, entry)
             if entry.isdir():
                 target.mkdir(parents=True, exist_ok=True)
@@ -219,6 +232,22 @@ def unpack(archive: IO[bytes], into: Path) -> list[Path]:
         raise Invalid(f"the archive is damaged: {error}", remedy="download it again") from None
     _link(root, links)
     return written
+
+
+def nearest_folder(path: Path) -> Path:
+    """The innermost folder round it that is there: of the disk on which it will be."""
+    root = path.resolve()
+    return next(each for each in (root, *root.parents) if each.is_dir())
+
+
+def refuse_without_room(folder: Path, packed_bytes: int) -> None:
+    """Raise `TooLarge` where a disk has no room for an archive, before any of it is fetched. What it unpacks to is known only then."""
+    free = shutil.disk_usage(folder).free
+    if packed_bytes > free:
+        raise TooLarge(
+            f"the archive has {format_bytes(packed_bytes)}, and the disk of {folder} {format_bytes(free)} free",
+            remedy="make room, or name a folder of another disk",
+        )
 
 
 def _link(root: Path, links: list[tuple[Path, str]]) -> None:

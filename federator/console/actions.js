@@ -2,7 +2,7 @@
 import { at, get, patch, post } from "./api.js";
 import { ask, capital, notice } from "./dialog.js";
 import { h } from "./dom.js";
-import { duration, plural } from "./format.js";
+import { absolute, duration, money, plural } from "./format.js";
 import { now } from "./api.js";
 
 /** @typedef {"cancel" | "hold" | "release" | "requeue"} Verb */
@@ -37,8 +37,8 @@ export async function act(verb, jobs) {
   if (!agreed) return false;
   try {
     const done = await post("/v1/jobs/actions", { verb, jobs: jobs.map((each) => each.id) });
-    const changed = done.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.changed, 0);
-    const left = done.find((/** @type {any} */ each) => each.left);
+    const changed = done.reduce((sum, each) => sum + each.changed, 0);
+    const left = done.find((each) => each.left);
     notice(`${word}: ${plural(changed, "job")}${left ? `. Left as they are: ${left.left_because || left.left}` : ""}`);
     return true;
   } catch (error) {
@@ -64,7 +64,7 @@ async function consequence(verb, jobs, what) {
 /** Whether what it did is lost. @param {string} id */
 async function lost(id) {
   try {
-    const detail = await get(at`/v1/jobs/${id}`);
+    const detail = await get(at("/v1/jobs/{id}", id));
     return detail.spec.checkpoint ? ", and goes on from its checkpoint" : ", has no checkpoint, and would start from the beginning";
   } catch {
     return "";
@@ -72,16 +72,29 @@ async function lost(id) {
 }
 
 /**
+ * What would become of a job that waits, by a preview of the dispatcher's.
+ * @param {Api.Preview} preview @param {number | null} [moment] A deadline that it is to keep.
+ */
+export function wouldBecome({ explanation, cost_usd }, moment = null) {
+  const { expected_start_at: start, expected_finish_at: finish } = explanation;
+  const missed = finish && moment && finish > moment ? h("span", { class: "tone-bad" }, `, ${duration(finish - moment)} too late`) : "";
+  return [
+    h("p", null, h("strong", null, capital(`it ${explanation.status}`)), cost_usd ? ` for about ${money(cost_usd)}` : "", `: ${explanation.because}.`),
+    h("p", null, finish && start !== null ? `Expected to start ${absolute(start)} and to be done ${absolute(finish)}` : "Nobody can say when it would start", missed, "."),
+  ];
+}
+
+/**
  * Change something of a living job, after asking. `told` says what follows.
  * @param {{id: string, name: string}} job
- * @param {Record<string, any>} change
+ * @param {Record<string, unknown>} change
  * @param {string} what Such as `priority 80`.
  * @param {import("./dom.js").Children | Promise<import("./dom.js").Children>} told
  */
 export async function change(job, change, what, told) {
   if (!(await ask({ title: `Give ${job.name} ${what}?`, action: "Change it", consequence: told }))) return false;
   try {
-    await patch(at`/v1/jobs/${job.id}`, change);
+    await patch(at("/v1/jobs/{id}", job.id), change);
     notice(capital(`${job.name} has ${what} now`));
     return true;
   } catch (error) {

@@ -30,7 +30,7 @@ export function now() {
  * Ask, and answer the JSON body; null where there is none. Throws `Problem`.
  * @param {string} method
  * @param {string} path With the leading slash.
- * @param {{query?: Record<string, any>, body?: any, type?: string, signal?: AbortSignal, headers?: Record<string, string>}} [given] `body`: a text is sent as it is, all else as JSON.
+ * @param {{query?: Record<string, unknown>, body?: unknown, type?: string, signal?: AbortSignal, headers?: Record<string, string>}} [given] `body`: a text is sent as it is, all else as JSON.
  * @returns {Promise<any>}
  */
 export async function request(method, path, given = {}) {
@@ -43,7 +43,7 @@ export async function request(method, path, given = {}) {
  * The same, without reading the body.
  * @param {string} method
  * @param {string} path
- * @param {{query?: Record<string, any>, body?: any, type?: string, signal?: AbortSignal, headers?: Record<string, string>}} [given]
+ * @param {{query?: Record<string, unknown>, body?: unknown, type?: string, signal?: AbortSignal, headers?: Record<string, string>}} [given]
  */
 export async function fetchAnswer(method, path, given = {}) {
   /** @type {Record<string, string>} */
@@ -70,22 +70,40 @@ export async function fetchAnswer(method, path, given = {}) {
   throw problem;
 }
 
-/** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
+/**
+ * A path of the API; `at` makes those with parts, and keeps which one it is.
+ * @template {string} P
+ * @typedef {P extends {of: infer Q} ? Q : P} Route
+ */
+
+/**
+ * What GET answers, typed as `tests/console/api.d.ts` has it.
+ * @template {string} P
+ * @param {P} path @param {Record<string, unknown>} [query] @param {AbortSignal} [signal]
+ * @returns {Promise<Route<P> extends keyof Api.Answers ? Api.Answers[Route<P>] : unknown>}
+ */
 export const get = (path, query, signal) => request("GET", path, { ...(query && { query }), ...(signal && { signal }) });
-/** @param {string} path @param {any} [body] @returns {Promise<any>} */
+/**
+ * What POST answers.
+ * @template {string} P
+ * @param {P} path @param {unknown} [body]
+ * @returns {Promise<Route<P> extends keyof Api.Posted ? Api.Posted[Route<P>] : unknown>}
+ */
 export const post = (path, body) => request("POST", path, body === undefined ? {} : { body });
-/** @param {string} path @param {any} body @returns {Promise<any>} */
+/** @param {string} path @param {unknown} body @returns {Promise<unknown>} */
 export const patch = (path, body) => request("PATCH", path, { body });
-/** @param {string} path @returns {Promise<any>} */
+/** @param {string} path @returns {Promise<unknown>} */
 export const del = (path) => request("DELETE", path);
 
 /**
- * A path with its parts encoded: ``at`/v1/jobs/${id}` ``.
- * @param {TemplateStringsArray} strings
- * @param {...string} parts
+ * A path with its parts put in, encoded: `at("/v1/jobs/{id}", job)`.
+ * @template {string} P
+ * @param {P} path @param {...string} parts
+ * @returns {string & {readonly of: P}}
  */
-export function at(strings, ...parts) {
-  return strings.reduce((path, each, index) => path + encodeURIComponent(parts[index - 1] ?? "") + each);
+export function at(path, ...parts) {
+  let number = 0;
+  return /** @type {string & {readonly of: P}} */ (path.replace(/\{\w+\}/g, () => encodeURIComponent(parts[number++] ?? "")));
 }
 
 /** Note that the dispatcher does not answer. */
@@ -93,7 +111,7 @@ function lost() {
   if (connection.value.up) connection.set({ up: false, since: connection.value.since });
 }
 
-/** @param {Record<string, any> | undefined} query */
+/** @param {Record<string, unknown> | undefined} query */
 function queryOf(query) {
   const made = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {

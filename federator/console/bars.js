@@ -1,4 +1,5 @@
 // Bars of parts: how much of a whole is what. Parts differ in colour and in pattern, and the whole says itself in words.
+import { number } from "./format.js";
 import { h, svg } from "./dom.js";
 
 /** @typedef {"busy" | "free" | "held" | "draining" | "sick" | "spent" | "committed" | "over"} Part */
@@ -49,4 +50,21 @@ export function legend(parts) {
     { class: "legend" },
     parts.map(([part, word]) => h("li", null, svg("svg", { width: 14, height: 10, "aria-hidden": "true" }, svg("rect", { class: "trough", width: 14, height: 10 }), svg("rect", { class: `part-${part} fill`, width: 14, height: 10 })), word)),
   );
+}
+
+/**
+ * The GPUs of a site, if it has any: sick ones are beside those that it lends.
+ * @param {Api.SiteLine} row @param {number} [reserved] So many are kept for gangs.
+ */
+export function siteBar(row, reserved = 0) {
+  if (!row.gpus && !row.sick) return null;
+  const free = Math.max(0, row.gpus - row.busy);
+  const closed = row.draining || row.paused;
+  const held = closed ? 0 : Math.min(free, reserved);
+  return bar([
+    { part: "busy", size: row.busy, word: `${number(row.busy, 1)} busy` },
+    { part: "held", size: held, word: `${number(held, 1)} kept for a gang` },
+    { part: closed ? "draining" : "free", size: free - held, word: `${number(free - held, 1)} ${closed ? "idle, and nothing new starts" : "free"}` },
+    { part: "sick", size: row.sick, word: `${number(row.sick)} sick` },
+  ]);
 }

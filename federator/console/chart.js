@@ -19,7 +19,11 @@ import { ticksOf } from "./gantt.js";
 const LEFT = 62;
 const RIGHT = 10;
 const TOP = 10;
+/** Where words stand above the lines. */
+const TOP_WITH_MARKS = 22;
 const BELOW = 24;
+/** Width of a letter, about. */
+const LETTER = 6.5;
 const DASHES = ["", "6 3", "2 3", "8 3 2 3", "12 4", "4 2"];
 
 /** What charts have in common: a drawing as wide as its place, drawn anew when that changes, and a table of the same. */
@@ -61,6 +65,13 @@ class Drawing {
     const head = h("thead", null, h("tr", null, titles.map((title, index) => h("th", { scope: "col", class: index ? "numeric" : "" }, title))));
     const body = rows.map(([first, ...rest]) => h("tr", null, h("th", { scope: "row" }, first ?? ""), rest.map((cell, index) => h("td", { class: "numeric", data: { label: titles[index + 1] ?? "" } }, cell))));
     show(this.table, head, h("tbody", null, body));
+  }
+
+  /** What stands under x, whole also at the edges. @param {number} x @param {string} word */
+  below(x, word) {
+    const half = (word.length * LETTER) / 2;
+    const end = x + half > this.width;
+    return svg("text", { class: `chart-x${end ? " end" : ""}`, x: end ? this.width : round(Math.max(half, x)), y: this.height - 6 }, word);
   }
 
   /** Lines across, with what they stand for. @param {readonly number[]} ticks @param {(value: number) => number} y @param {(value: number) => string} format */
@@ -113,13 +124,14 @@ export class LineChart extends Drawing {
     const ys = bounds(points.map(([, y]) => y));
     const ticks = nice(this.options.fromZero === false ? ys[0] : Math.min(0, ys[0]), Math.max(ys[1], ys[0] + 1e-9, 0), 4);
     const [bottom, top] = [ticks[0] ?? 0, ticks[ticks.length - 1] ?? 1];
-    this.y = (/** @type {number} */ value) => this.height - BELOW - ((value - bottom) / (top - bottom || 1)) * (this.height - BELOW - TOP);
+    const above = this.marks.length ? TOP_WITH_MARKS : TOP;
+    this.y = (/** @type {number} */ value) => this.height - BELOW - ((value - bottom) / (top - bottom || 1)) * (this.height - BELOW - above);
     const y = this.y;
     const x = (/** @type {number} */ value) => this.x(value);
     const drawn = this.lines.map((line, index) => svg("path", { class: `chart-line series-${index % 6}${line.faint ? " faint-line" : ""}`, d: path(line, x, y), "stroke-dasharray": DASHES[index % 6] || null }));
     const marks = this.marks.flatMap((mark) => {
       const near = x(mark.at) > this.width - 90;
-      return [svg("path", { class: "chart-mark", d: `M${round(x(mark.at))} ${TOP}V${this.height - BELOW}` }), svg("text", { class: near ? "chart-word end" : "chart-word", x: round(x(mark.at)) + (near ? -4 : 4), y: TOP + 8 }, mark.name)];
+      return [svg("path", { class: "chart-mark", d: `M${round(x(mark.at))} ${TOP / 2}V${this.height - BELOW}` }), svg("text", { class: near ? "chart-word end" : "chart-word", x: round(x(mark.at)) + (near ? -4 : 4), y: TOP + 3 }, mark.name)];
     });
     show(this.drawing, this.across(ticks, y, (value) => this.format(value)), this.#below(), drawn, marks, this.pointer);
     return undefined;
@@ -134,8 +146,8 @@ export class LineChart extends Drawing {
   #below() {
     const [low, high] = [this.low ?? 0, this.high ?? 1];
     const most = Math.max(2, (this.width - LEFT) / 90);
-    if (!this.options.times) return nice(low, high, most).filter((each) => each >= low && each <= high).map((each) => svg("text", { class: "chart-x", x: round(this.x(each)), y: this.height - 6 }, this.options.formatX?.(each) ?? number(each, 2)));
-    return ticksOf(low, high, most).map(([at, word]) => svg("text", { class: "chart-x", x: round(this.x(at)), y: this.height - 6 }, word));
+    if (!this.options.times) return nice(low, high, most).filter((each) => each >= low && each <= high).map((each) => this.below(this.x(each), this.options.formatX?.(each) ?? number(each, 2)));
+    return ticksOf(low, high, most).map(([at, word]) => this.below(this.x(at), word));
   }
 
   /** @param {number} left */
@@ -193,7 +205,7 @@ export class BarChart extends Drawing {
         below += part;
         made.push(svg("rect", { class: `fill-${number % 6}`, x: round(x), y: round(to), width: round(wide), height: Math.max(0.5, round(from - to) - 1) }, svg("title", null, `${stack.name}: ${this.options.series.length > 1 ? `${this.options.series[number]} ` : ""}${this.format(part)}`)));
       });
-      if (index % every === 0) made.push(svg("text", { class: "chart-x", x: round(x + wide / 2), y: this.height - 6 }, stack.name));
+      if (index % every === 0) made.push(this.below(x + wide / 2, stack.name));
     });
     show(this.drawing, this.across(ticks, y, (value) => this.format(value)), made);
     return undefined;

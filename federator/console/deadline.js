@@ -1,6 +1,7 @@
 // What an earlier finish of a job costs, as a curve with a handle: where it is let go is previewed by the dispatcher, and may be set as the deadline.
+import { wouldBecome } from "./actions.js";
 import { at, now, patch, post } from "./api.js";
-import { capital, notice, problemBox } from "./dialog.js";
+import { notice, problemBox } from "./dialog.js";
 import { h, show, svg } from "./dom.js";
 import { absolute, duration, money } from "./format.js";
 import { nice } from "./chart.js";
@@ -44,6 +45,10 @@ class Deadline {
     this.turn = 0;
     this.timer = 0;
     this.dragging = false;
+    /** Whether who looks may change the job. */
+    this.may = true;
+    this.help = h("p", { class: "help" });
+    this.tools = h("div", { class: "row" });
     this.drawing = svg("svg", { class: "chart curve", height: HEIGHT, width: "100%", role: "group", "aria-label": "What an earlier finish costs" });
     this.handle = svg("g", { class: "handle", tabindex: 0, role: "slider", "aria-label": "Deadline", "aria-orientation": "horizontal" });
     this.said = h("p", { role: "status" });
@@ -52,7 +57,8 @@ class Deadline {
     this.back = h("button", { type: "button", on: { click: () => this.#leave() } }, "Leave it");
     this.none = h("button", { type: "button", on: { click: () => void this.#set(null) } }, "No deadline");
     view.setAttribute("aria-labelledby", "job-curve");
-    show(view, h("h2", { id: "job-curve" }, "What an earlier finish costs"), h("p", { class: "help" }, "Drag the handle, or move it with the arrow keys. Nothing is changed before you set it."), this.drawing, this.said, this.would, h("div", { class: "row" }, this.ok, this.back, this.none));
+    show(view, h("h2", { id: "job-curve" }, "What an earlier finish costs"), this.help, this.drawing, this.said, this.would, this.tools);
+    show(this.tools, this.ok, this.back, this.none);
     view.hidden = true;
     this.drawing.addEventListener("pointerdown", (event) => this.#grab(event));
     this.drawing.addEventListener("pointermove", (event) => this.dragging && this.#to(this.#time(event)));
@@ -69,11 +75,15 @@ class Deadline {
     this.watch.disconnect();
   }
 
-  /** @param {any} detail @param {any} told The answer of `explain`. */
+  /** @param {Api.JobDetail} detail @param {Api.Explanation | null} told The answer of `explain`. */
   show(detail, told) {
     const { job } = detail;
     this.job = job.id;
     this.set = job.deadline_at;
+    this.may = detail.may.includes("change");
+    show(this.help, this.may ? "Drag the handle, or move it with the arrow keys. Nothing is changed before you set it." : `The deadline is set by ${job.owner}, by who administers its team or queue, and by the platform team.`);
+    this.handle.toggleAttribute("hidden", !this.may);
+    this.tools.hidden = !this.may;
     this.curve = told?.curve ?? [];
     this.view.hidden = job.status !== "PENDING" || this.curve.length === 0;
     this.#draw();
@@ -110,7 +120,7 @@ class Deadline {
   #draw() {
     if (this.view.hidden || !this.drawing.clientWidth) return;
     const [start, end] = this.span;
-    const ticks = nice(0, Math.max(...this.curve.map((point) => point.cost_usd), 0.01), 3);
+    const ticks = nice(0, Math.max(...this.curve.map((point) => point.cost_usd), 0.06), 3);
     const top = ticks[ticks.length - 1] ?? 1;
     const y = (/** @type {number} */ usd) => HEIGHT - BELOW - (usd / top) * (HEIGHT - BELOW - TOP);
     const right = LEFT + this.width;
@@ -152,6 +162,7 @@ class Deadline {
 
   /** @param {PointerEvent} event */
   #grab(event) {
+    if (!this.may) return;
     if (event.button) return;
     this.frozen = this.span;
     this.dragging = true;
@@ -197,15 +208,8 @@ class Deadline {
     if (moment === null) return;
     show(this.would, h("p", { class: "faint" }, "Looking what would follow …"));
     try {
-      const { explanation, cost_usd } = await post(at`/v1/jobs/${this.job}/preview`, { deadline: instant(moment) });
-      if (turn !== this.turn) return;
-      const finish = explanation.expected_finish_at;
-      const missed = finish && finish > moment ? h("span", { class: "tone-bad" }, `, ${duration(finish - moment)} too late`) : "";
-      show(
-        this.would,
-        h("p", null, h("strong", null, capital(`it ${explanation.status}`)), cost_usd ? ` for about ${money(cost_usd)}` : "", `: ${explanation.because}.`),
-        h("p", null, finish ? `Expected to start ${absolute(explanation.expected_start_at)} and to be done ${absolute(finish)}` : "Nobody can say when it would start", missed, "."),
-      );
+      const preview = await post(at("/v1/jobs/{id}/preview", this.job), { deadline: instant(moment) });
+      if (turn === this.turn) show(this.would, wouldBecome(preview, moment));
     } catch (error) {
       if (turn === this.turn) show(this.would, problemBox(error));
     }
@@ -216,7 +220,7 @@ class Deadline {
     window.clearTimeout(this.timer);
     this.turn += 1;
     try {
-      await patch(at`/v1/jobs/${this.job}`, { deadline: moment === null ? "none" : instant(moment) });
+      await patch(at("/v1/jobs/{id}", this.job), { deadline: moment === null ? "none" : instant(moment) });
       notice(moment === null ? "It has no deadline now." : `The deadline is ${absolute(moment)}.`);
       this.set = moment;
       this.#leave();

@@ -46,6 +46,18 @@ export function problemBox(error) {
   );
 }
 
+/** Whether an address names nothing that there is. @param {Problem} error */
+export const namesNone = (error) => error.status === 404 || error.status === 400;
+
+/**
+ * A page about something that is not there, or no more.
+ * @param {HTMLElement} view @param {string} what Such as `job`. @param {any} error @param {string} all Where there are those that are. @param {(title: string) => void} name
+ */
+export function showNone(view, what, error, all, name) {
+  name(`No such ${what}`);
+  show(view, h("h1", null, `There is no such ${what}`), problemBox(error), h("p", null, h("a", { href: all }, `See all ${what}s`)));
+}
+
 /**
  * Say briefly what was done, or what went wrong; it goes away by itself, and wrong things stay until they are closed.
  * @param {string | Error} what

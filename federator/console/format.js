@@ -3,8 +3,10 @@ import { now } from "./api.js";
 import { h } from "./dom.js";
 
 const UNITS = /** @type {const} */ ([["d", 86400], ["h", 3600], ["m", 60], ["s", 1]]);
-const ABSOLUTE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+/** Made when first wanted: the first one takes the browser longer than all else that a page does before it asks for its data. @type {Intl.DateTimeFormat | undefined} */
+let moments;
+/** @type {Intl.DateTimeFormat | undefined} */
+let days;
 /** Stands where there is nothing to show. */
 export const NOTHING = "–";
 
@@ -25,9 +27,9 @@ export function duration(seconds) {
 }
 
 /** A moment, absolute. @param {number} seconds Since the epoch. */
-export const absolute = (seconds) => ABSOLUTE.format(seconds * 1000);
+export const absolute = (seconds) => (moments ??= new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" })).format(seconds * 1000);
 /** A day. @param {number} seconds Since the epoch. */
-export const day = (seconds) => DAY.format(seconds * 1000);
+export const day = (seconds) => (days ??= new Intl.DateTimeFormat(undefined, { dateStyle: "medium" })).format(seconds * 1000);
 
 /** @param {number} seconds */
 function relative(seconds) {

@@ -40,6 +40,8 @@ const NARROW = 640;
 const GUTTER = 168;
 const MOST_LABELS = 300;
 const LABEL_HIGH = 11;
+/** Fingers nearer than this count as so far apart. */
+const PINCH_PX = 24;
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const SECONDS = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const DATE = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short" });
@@ -148,8 +150,10 @@ export class Gantt {
 
   /** Draw again, in the next frame. */
   redraw() {
-    cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => this.#draw());
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.#draw();
+    });
   }
 
   get #width() {
@@ -216,7 +220,8 @@ export class Gantt {
 
   /** @param {readonly Tick[]} ticks @param {number} now */
   #drawAxis(ticks, now) {
-    const words = ticks.map(([at, word, day]) => svg("text", { x: round(this.#x(at)), y: 17, class: day ? "day" : "" }, word));
+    const whole = ticks.filter(([at, word]) => this.#x(at) >= this.#left + 3.4 * word.length);
+    const words = whole.map(([at, word, day]) => svg("text", { x: round(this.#x(at)), y: 17, class: day ? "day" : "" }, word));
     const marker = now >= this.since && now <= this.until ? svg("path", { class: "gantt-now-mark", d: `M${round(this.#x(now)) - 5} ${AXIS - 7}h10l-5 7z` }) : null;
     show(this.axis, words, marker);
   }
@@ -242,25 +247,29 @@ export class Gantt {
     const names = [];
     for (const lane of lanes) {
       for (const { bar, boxes } of lane.packed) {
-        if (bar.end_at < this.since || bar.start_at > this.until) continue;
+        const moment = bar.ran_until === undefined ? Infinity : this.options.now();
+        if (bar.end_at < this.since || bar.start_at > this.until || bar.start_at > moment) continue;
         const x = Math.max(this.#left, this.#x(bar.start_at));
         const right = Math.min(this.#left + this.#width, this.#x(bar.end_at));
+        // Of work that grows, what the moment has not reached is as planned.
+        const reached = Math.min(right, Math.max(x, this.#x(Math.min(moment, bar.ran_until ?? Infinity))));
         const wide = Math.max(1, right - x - (right - x > 4 ? 1 : 0));
         let written = false;
         for (const box of boxes) {
           const y = lane.top + box.row * lane.row;
           const high = box.rows * lane.row - (lane.row >= 4 ? 1 : 0);
           if (y > bottom || y + high < top) continue;
-          (paths[stateOf(bar)] ??= []).push(outline(bar.state, x, y, wide, high));
+          if (reached < right) (paths["rest"] ??= []).push(outline("rest", reached, y, Math.max(1, x + wide - reached), high));
+          (paths[stateOf(bar)] ??= []).push(outline(bar.state, x, y, reached < right ? Math.max(1, reached - x) : wide, high));
           if (bar.deadline_at && bar.end_at > bar.deadline_at && bar.state !== "ended") late.push(`M${round(x + wide - 2)} ${round(y)}h2v${round(high)}h-2z`);
           if (!written && wide > 34 && high >= LABEL_HIGH && names.length < MOST_LABELS) {
             written = true;
-            names.push(label(bar, x, y, wide, bar.state === "ended" ? high : Math.min(high, 40)));
+            names.push(label(bar, x, y, wide, bar.state === "ended" ? high : Math.min(high, 40), reached < right ? "rest" : bar.state));
           }
         }
       }
     }
-    const made = [...STATES.map(([state]) => state), "failed"].filter((state) => paths[state]);
+    const made = ["rest", ...STATES.map(([state]) => state), "failed"].filter((state) => paths[state]);
     return [
       ...made.map((state) => svg("path", { class: `gantt-bar bar-${state}`, d: paths[state]?.join("") ?? "" })),
       ...(late.length ? [svg("path", { class: "gantt-late", d: late.join("") })] : []),
@@ -298,6 +307,10 @@ export class Gantt {
   #listen() {
     /** @type {{x: number, y: number, since: number, until: number, top: number, moved: boolean} | null} */
     let drag = null;
+    /** Where pointers are down, and what two of them do. @type {Map<number, PointerEvent>} */
+    const fingers = new Map();
+    /** @type {((fingers: PointerEvent[]) => void) | null} */
+    let pinch = null;
     const area = this.scroll;
     area.addEventListener("scroll", () => this.redraw(), { passive: true });
     area.addEventListener(
@@ -323,10 +336,17 @@ export class Gantt {
     area.addEventListener("pointerdown", (event) => {
       if (event.button || event.target === area) return;
       this.dragged = true;
-      drag = { x: event.clientX, y: event.clientY, since: this.since, until: this.until, top: area.scrollTop, moved: false };
+      fingers.set(event.pointerId, event);
+      if (fingers.size === 2) {
+        pinch = this.#pinched([...fingers.values()]);
+        drag = null;
+        this.#point(null);
+      } else drag = { x: event.clientX, y: event.clientY, since: this.since, until: this.until, top: area.scrollTop, moved: false };
     });
     area.addEventListener("pointermove", (event) => {
-      if (!drag) return this.#point(this.#under(event), event.clientX, event.clientY);
+      if (fingers.has(event.pointerId)) fingers.set(event.pointerId, event);
+      if (pinch && fingers.size === 2) return pinch([...fingers.values()]);
+      if (!drag) return event.pointerType === "mouse" && this.#point(this.#under(event), event.clientX, event.clientY);
       const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
       if (!drag.moved && Math.abs(dx) + Math.abs(dy) < 5) return undefined;
       if (!drag.moved) area.setPointerCapture(event.pointerId);
@@ -338,17 +358,42 @@ export class Gantt {
     });
     area.addEventListener("pointerup", (event) => {
       const clicked = drag && !drag.moved ? this.#under(event) : null;
-      drag = null;
-      this.dragged = false;
-      if (clicked) this.options.open(clicked);
+      const told = clicked?.id === this.current;
+      lifted(event);
+      // A finger has no hover: its first touch says what a bar is, the second opens it.
+      if (event.pointerType !== "mouse" && !told) this.#point(clicked, event.clientX, event.clientY);
+      else if (clicked) this.options.open(clicked);
     });
-    area.addEventListener("pointercancel", () => {
-      drag = null;
-      this.dragged = false;
-    });
-    area.addEventListener("pointerleave", () => !drag && this.#point(null));
+    /** @param {PointerEvent} event */
+    const lifted = (event) => {
+      fingers.delete(event.pointerId);
+      drag = pinch = null;
+      this.dragged = fingers.size > 0;
+    };
+    area.addEventListener("pointercancel", lifted);
+    area.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && !drag && this.#point(null));
     area.addEventListener("keydown", (event) => this.#key(event));
     area.addEventListener("blur", () => this.#point(null));
+  }
+
+  /** What moves of two fingers do: side by side they take the times below them along, one above the other they stretch rows. @param {PointerEvent[]} begun */
+  #pinched(begun) {
+    const left = this.chart.getBoundingClientRect().left;
+    const apart = (/** @type {PointerEvent[]} */ [one, two]) => [Math.abs((one?.clientX ?? 0) - (two?.clientX ?? 0)), Math.abs((one?.clientY ?? 0) - (two?.clientY ?? 0))];
+    const [wide = 0, high = 0] = apart(begun);
+    const row = this.row || this.#fitting();
+    const [first = 0, last = 0] = begun.map((each) => this.#time(each.clientX - left)).sort((one, two) => one - two);
+    return (/** @type {PointerEvent[]} */ fingers) => {
+      const [x = 0, y = 0] = apart(fingers);
+      if (high > wide) {
+        this.row = row;
+        return this.stretch(Math.max(0.1, y / high));
+      }
+      const length = ((last - first) * this.#width) / Math.max(PINCH_PX, x);
+      const from = Math.min(...fingers.map((each) => each.clientX)) - left - this.#left;
+      const since = first - (from / this.#width) * length;
+      return this.look(since, since + length);
+    };
   }
 
   /** @param {number} seconds */
@@ -471,11 +516,11 @@ export function outline(state, x, y, wide, high) {
   return `M${left} ${top}h${w}v${t}h${-w}z`;
 }
 
-/** @param {Bar} bar @param {number} x @param {number} y @param {number} wide @param {number} high */
-function label(bar, x, y, wide, high) {
+/** @param {Bar} bar @param {number} x @param {number} y @param {number} wide @param {number} high @param {string} ground What it lies on. */
+function label(bar, x, y, wide, high, ground) {
   const from = Math.max(0, bar.state === "planned" ? 8 : 4);
   const words = bar.state === "booting" ? "boots" : bar.state === "local" ? "its own" : `${bar.name || bar.job}${(bar.tasks ?? 1) > 1 ? ` ×${bar.tasks}` : ""}`;
-  return svg("text", { class: `gantt-label on-${bar.state}`, x: round(x + from), y: round(y + high / 2 + 4), data: { bar: bar.id } }, short(words, Math.floor((wide - from - 2) / 6.4)));
+  return svg("text", { class: `gantt-label on-${ground}`, x: round(x + from), y: round(y + high / 2 + 4), data: { bar: bar.id } }, short(words, Math.floor((wide - from - 2) / 6.4)));
 }
 
 /** The name of a lane, and what it is. @param {Lane} lane @returns {[string, string]} */

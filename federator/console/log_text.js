@@ -1,4 +1,9 @@
-// What a log says, as text: control characters are shown and not obeyed.
+// What a log says, as text: its colours are kept, and all other control characters are shown and not obeyed.
+import { numbers, PLAIN, restyled } from "./sgr.js";
+
+/** @typedef {import("./sgr.js").Run} Run */
+/** @typedef {import("./sgr.js").Style} Style */
+/** @typedef {{text: string, runs: readonly Run[]}} Line A line, and the same in parts of one look each. */
 
 /** Such as those that colour a terminal, move its cursor, or turn the direction of what follows. */
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
@@ -15,16 +20,21 @@ export function visible(text) {
   });
 }
 
+const COLOURS = /\u001b\[([\d;:]{0,64})m/;
+const LONGEST = 65536;
+
 /** Takes a stream of text apart into lines; the last one may still grow. */
 export class Lines {
   /** @param {number} most Lines that are kept: the newest. */
   constructor(most) {
     this.most = most;
-    /** @type {string[]} */
+    /** @type {Line[]} */
     this.lines = [];
     /** How many lines were left out before the first. */
     this.dropped = 0;
     this.open = "";
+    /** How what comes next looks. */
+    this.style = PLAIN;
   }
 
   /** @param {string} text */
@@ -32,11 +42,16 @@ export class Lines {
     const parts = (this.open + text).replaceAll("\r\n", "\n").split("\n");
     this.open = parts.pop() ?? "";
     // A line without an end is not kept whole for ever.
-    if (this.open.length > 65536) {
+    if (this.open.length > LONGEST) {
       parts.push(this.open);
       this.open = "";
     }
-    for (const each of parts) this.lines.push(visible(each));
+    for (const each of parts.splice(-this.most)) {
+      const [line, style] = read(each, this.style);
+      this.lines.push(line);
+      this.style = style;
+    }
+    this.dropped += parts.length;
     const many = this.lines.length - this.most;
     if (many > 0) {
       this.lines.splice(0, many);
@@ -46,6 +61,24 @@ export class Lines {
 
   /** All lines, with the one that still grows. */
   all() {
-    return this.open ? [...this.lines, visible(this.open)] : this.lines;
+    return this.open ? [...this.lines, read(this.open, this.style)[0]] : this.lines;
   }
+}
+
+/** A line, and how what comes after it looks. A line that was written over, as bars of progress are, is what it was at last. @param {string} given @param {Style} before @returns {[Line, Style]} */
+function read(given, before) {
+  const parts = given.replace(/\r+$/, "").split(COLOURS);
+  let style = before;
+  /** @type {Run[]} */
+  let runs = [];
+  parts.forEach((part, index) => {
+    if (index % 2) style = restyled(style, numbers(part));
+    else {
+      const over = part.lastIndexOf("\r");
+      if (over >= 0) runs = [];
+      const text = visible(part.slice(over + 1));
+      if (text) runs.push({ text, style });
+    }
+  });
+  return [{ text: runs.map((each) => each.text).join(""), runs }, style];
 }

@@ -6,6 +6,7 @@ import { problemBox } from "./dialog.js";
 import { h, show } from "./dom.js";
 import { number, plural } from "./format.js";
 import { Lines } from "./log_text.js";
+import { painted } from "./sgr.js";
 
 const KEPT = 5000;
 const DRAW_MS = 100;
@@ -40,10 +41,10 @@ export function logPanel(job) {
     drawn = 0;
     const wanted = search.value.toLowerCase();
     const all = lines.all();
-    const found = wanted ? all.filter((each) => each.toLowerCase().includes(wanted)) : all;
+    const found = wanted ? all.filter((each) => each.text.toLowerCase().includes(wanted)) : all;
     drawing = true;
-    if (wanted) show(text, found.slice(-2000).flatMap((line) => [...marked(line, wanted), "\n"]));
-    else text.textContent = found.length ? `${found.join("\n")}\n` : "";
+    if (wanted) show(text, found.slice(-2000).flatMap((line) => [...marked(line.text, wanted), "\n"]));
+    else show(text, looks(found));
     if (pinned.checked) text.scrollTop = text.scrollHeight;
     requestAnimationFrame(() => (drawing = false));
     const earlier = lines.dropped ? `, the newest of ${number(lines.dropped + all.length)}` : "";
@@ -56,7 +57,7 @@ export function logPanel(job) {
       lines = new Lines(KEPT);
       ended = false;
       try {
-        const answer = await fetchAnswer("GET", at`/v1/jobs/${job}/logs`, { query: { node: which.rank, attempt: which.attempt, follow: true, tail: KEPT }, signal: mine });
+        const answer = await fetchAnswer("GET", at("/v1/jobs/{id}/logs", job), { query: { node: which.rank, attempt: which.attempt, follow: true, tail: KEPT }, signal: mine });
         const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
         for (;;) {
           const part = await reader?.read();
@@ -69,7 +70,7 @@ export function logPanel(job) {
         return;
       } catch (error) {
         if (mine.aborted) return;
-        const { status, code } = /** @type {any} */ (error);
+        const { status, code } = /** @type {import("./api.js").Problem} */ (error);
         if (status && code !== "unavailable" && status < 500) {
           show(text, problemBox(error));
           return;
@@ -96,7 +97,7 @@ export function logPanel(job) {
       stop.abort();
       stop = new AbortController();
       which = { rank, attempt };
-      whole.setAttribute("href", `${at`/v1/jobs/${job}/logs`}?node=${rank}${attempt ? `&attempt=${attempt}` : ""}`);
+      whole.setAttribute("href", `${at("/v1/jobs/{id}/logs", job)}?node=${rank}${attempt ? `&attempt=${attempt}` : ""}`);
       whole.setAttribute("download", `${job}-${rank}.log`);
       text.textContent = "";
       ended = false;
@@ -110,6 +111,25 @@ export function logPanel(job) {
       window.clearTimeout(drawn);
     },
   };
+}
+
+/** Lines in their looks; what looks as usual is one text, however many lines it has. @param {readonly import("./log_text.js").Line[]} lines */
+function looks(lines) {
+  /** @type {(string | HTMLElement)[]} */
+  const parts = [];
+  let usual = "";
+  for (const { runs } of lines) {
+    for (const { text, style } of runs) {
+      const made = painted(text, style);
+      if (typeof made === "string") usual += made;
+      else {
+        parts.push(usual, made);
+        usual = "";
+      }
+    }
+    usual += "\n";
+  }
+  return [...parts, usual];
 }
 
 /** @param {string} line @param {string} wanted In small letters. @returns {import("./dom.js").Child[]} */

@@ -7,7 +7,7 @@ import { duration, tick } from "./format.js";
 /**
  * What a page is given.
  * @typedef {object} Context
- * @property {any} who The answer of GET /v1/whoami.
+ * @property {Api.WhoAmI} who Who looks; a page that is opened early is not told.
  * @property {string[]} rest The parts of the path after the page's own, decoded.
  * @property {URLSearchParams} query
  * @property {(path: string) => void} go Open another page.
@@ -16,9 +16,9 @@ import { duration, tick } from "./format.js";
  */
 /** @typedef {{title: string, open: (view: HTMLElement, context: Context) => void | (() => void)}} Page */
 
-/** @type {{path: string, title: string, load: () => Promise<Page>}[]} */
+/** `early`: does not need to know who looks, and is opened before that has been answered. @type {{path: string, title: string, load: () => Promise<Page>, early?: boolean}[]} */
 const PAGES = [
-  { path: "/", title: "Now", load: () => import("./pages/now.js") },
+  { path: "/", title: "Now", load: () => import("./pages/now.js"), early: true },
   { path: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
   { path: "/jobs", title: "Jobs", load: () => import("./pages/jobs.js") },
   { path: "/submit", title: "Submit", load: () => import("./pages/submit.js") },
@@ -34,13 +34,18 @@ const BELOW = [
 
 /** Names in the tab's storage whose it is. */
 const PERSON = "federator-person";
+/** Between the two readings of the dispatcher's clock that tell its pace. */
+const PACE_MS = 1100;
+/** Name in the browser's storage: who has signed in here, and most likely still is. */
+const KNOWN = "federator-signed-in";
 
 const frame = h("div", { class: "frame" });
 const cut = h("div", { class: "cut", role: "alert", hidden: true });
+const person = h("span", { class: "person" });
 let view = h("main", { id: "view", tabindex: -1 });
 /** @type {(() => void) | void} */
 let close;
-/** @type {any} */
+/** @type {Api.WhoAmI | null} */
 let who = null;
 let opening = 0;
 
@@ -54,8 +59,13 @@ async function route() {
   leave();
   for (const link of frame.querySelectorAll("nav a")) {
     const here = link.getAttribute("href") === first;
-    if (here) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (here) {
+      link.setAttribute("aria-current", "page");
+      // Not scrollIntoView: the next Tab would begin there, and not at the skip link.
+      const nav = /** @type {HTMLElement} */ (link.parentElement);
+      // With the next frame: to ask now would lay out the page before the page has asked for its data.
+      requestAnimationFrame(() => (nav.scrollLeft = /** @type {HTMLElement} */ (link).offsetLeft - nav.offsetLeft - nav.clientWidth / 2));
+    } else link.removeAttribute("aria-current");
   }
   if (!found) {
     entitle("Not found");
@@ -66,7 +76,7 @@ async function route() {
     const page = await found.load();
     if (turn !== opening) return;
     entitle(page.title);
-    close = page.open(view, { who, rest: parts.slice(1), query: new URLSearchParams(location.search), go, remember, name: entitle });
+    close = page.open(view, { who: /** @type {Api.WhoAmI} */ (who), rest: parts.slice(1), query: new URLSearchParams(location.search), go, remember, name: entitle });
   } catch (error) {
     if (turn === opening) show(view, problemBox(error));
   }
@@ -111,7 +121,6 @@ function entitle(title) {
 
 /** Draw what is around the pages. */
 function drawFrame() {
-  const person = h("span", { class: "person", title: `role ${who.role}` }, who.name);
   const theme = h("button", { type: "button", class: "plain", on: { click: switchTheme }, "aria-label": "Light or dark" }, "◐");
   const out = h("button", { type: "button", class: "plain", on: { click: signOut } }, "Sign out");
   const links = PAGES.map((each) => h("a", { href: each.path }, each.title));
@@ -144,6 +153,7 @@ async function signOut() {
   try {
     await del("/v1/session");
     sessionStorage.clear();
+    localStorage.removeItem(KNOWN);
     location.assign("/");
   } catch (error) {
     notice(/** @type {Error} */ (error));
@@ -185,19 +195,28 @@ function onKey(event) {
 /** @param {string} why */
 async function askToSignIn(why) {
   leave();
+  localStorage.removeItem(KNOWN);
   const module = await import("./sign_in.js");
   entitle("Sign in");
   await module.signIn(document.body, why, (answer) => {
-    who = answer;
     signedIn.set(true);
+    welcome(answer);
     begin();
   });
 }
 
-function begin() {
+/** Note who looks. @param {Api.WhoAmI} answer The answer of GET /v1/whoami. */
+function welcome(answer) {
+  who = answer;
+  show(person, who.name);
+  person.title = `role ${who.role}`;
+  localStorage.setItem(KNOWN, who.name);
   // What the tab keeps, such as the draft of a job file, is not for the next person.
   if (sessionStorage.getItem(PERSON) !== who.name) sessionStorage.clear();
   sessionStorage.setItem(PERSON, who.name);
+}
+
+function begin() {
   drawFrame();
   void route();
 }
@@ -208,19 +227,27 @@ async function start() {
   document.addEventListener("click", onClick);
   document.addEventListener("keydown", onKey);
   window.addEventListener("popstate", () => void (who && route()));
-  for (;;) {
+  // Another tab has signed out, or somebody else in: the cookie is all tabs', and what is shown here is not theirs.
+  window.addEventListener("storage", (event) => void (event.key === KNOWN && who && event.newValue !== who.name && location.reload()));
+  const signingIn = location.pathname === "/sign-in";
+  const early = !signingIn && localStorage.getItem(KNOWN) !== null && PAGES.some((each) => each.early && each.path === location.pathname);
+  watch();
+  if (early) begin();
+  for (let answered = signingIn; !answered; ) {
     try {
-      if (location.pathname !== "/sign-in") who = await get("/v1/whoami");
-      break;
+      welcome(await get("/v1/whoami"));
+      answered = true;
     } catch (error) {
-      if (/** @type {any} */ (error).status === 401) break;
-      show(document.body, h("main", { id: "view", class: "sign-in" }, h("h1", null, "Federator"), problemBox(error)));
+      answered = /** @type {import("./api.js").Problem} */ (error).status === 401;
+      if (answered) break;
+      if (!early) show(document.body, h("main", { id: "view", class: "sign-in" }, h("h1", null, "Federator"), problemBox(error)));
       await new Promise((resolve) => window.setTimeout(resolve, 2000));
     }
   }
-  watch();
-  if (who) begin();
-  else await askToSignIn("");
+  // Clocks of demonstrations run fast: by a second reading it is known how fast, also on pages that ask for nothing more.
+  window.setTimeout(() => void (who && get("/v1/whoami").catch(() => {})), PACE_MS);
+  if (!who) await askToSignIn("");
+  else if (!early) begin();
   signedIn.subscribe((good) => {
     if (good || !who) return;
     who = null;

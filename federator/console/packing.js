@@ -32,6 +32,7 @@
  * @property {string} [status]
  * @property {string} [because]
  * @property {number} [tasks]
+ * @property {number} [ran_until] Of work of the past that grows with the moment that is shown: when it really ended.
  */
 /** @typedef {{bar: Bar, boxes: {row: number, rows: number}[]}} Packed A bar, and the rows that it lies in. */
 /** @typedef {{lane: Lane, rows: number, packed: Packed[]}} PackedLane `rows`: how high the lane is. */

@@ -10,7 +10,7 @@ const RETURN = "federator-return";
  * Show it; `onDone` is called with who has signed in.
  * @param {Element} view
  * @param {string} why Why there is no session any more; empty: there was none.
- * @param {(who: any) => void} onDone
+ * @param {(who: Api.WhoAmI) => void} onDone
  */
 export async function signIn(view, why, onDone) {
   const said = h("div", { "aria-live": "polite" });

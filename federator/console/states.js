@@ -50,6 +50,8 @@ const STATES = {
   DEGRADED: ["leaving", "degraded"],
   UNREACHABLE: ["bad", "unreachable"],
   DRAINING: ["leaving", "draining"],
+  PAUSED: ["held", "paused"],
+  UNRENTED: ["over", "nothing rented"],
   GONE: ["over", "gone"],
 };
 

@@ -1,5 +1,6 @@
 // Tables: sorted by their columns, walked through by the keyboard, paged by the server, and with rows that stay what they are while they are updated.
 import { h, keyed, show } from "./dom.js";
+import { number } from "./format.js";
 
 /**
  * @template T
@@ -24,6 +25,7 @@ import { h, keyed, show } from "./dom.js";
  * @property {{id: string, down: boolean} | null} [order] By which column it is sorted at first.
  * @property {(order: {id: string, down: boolean}) => void} [onOrder] Of columns that the server sorts.
  * @property {(row: T) => string} [tone] A class of the row.
+ * @property {number} [few] So many rows are shown until all are asked for; left out: all.
  */
 
 /** @template T */
@@ -48,7 +50,9 @@ export class Table {
       this.body,
     );
     this.none = h("div", { class: "empty", hidden: true }, options.empty ?? "Nothing here.");
-    this.element = h("div", { class: "table" }, this.table, this.none);
+    this.all = options.few === undefined;
+    this.more = h("button", { type: "button", hidden: true, on: { click: () => ((this.all = true), this.show(this.rows)) } });
+    this.element = h("div", { class: "table" }, this.table, this.none, this.more);
     this.#title();
   }
 
@@ -61,13 +65,15 @@ export class Table {
     const shown = by && this.order ? [...rows].sort((one, other) => (this.order?.down ? -1 : 1) * compare(by(one), by(other))) : rows;
     keyed(
       this.body,
-      shown,
+      this.all ? shown : shown.slice(0, this.options.few),
       keyOf,
       (row) => this.#fill(h("tr", { role: "row" }), row),
       (element, row) => this.#fill(element, row),
     );
     this.table.hidden = rows.length === 0;
     this.none.hidden = rows.length > 0;
+    this.more.hidden = this.all || rows.length <= (this.options.few ?? 0);
+    this.more.textContent = `Show all ${number(rows.length)}`;
   }
 
   #title() {
@@ -169,14 +175,15 @@ export class Pager {
   }
 }
 
-/** @param {Column<any>} column */
+/** @template T @param {Column<T>} column */
 function classOf(column) {
   return ["numeric", "wide", "long"].filter((each) => column[/** @type {"numeric" | "wide" | "long"} */ (each)]).join(" ") || null;
 }
 
-/** @param {any} one @param {any} other */
+/** @typedef {number | string | null | undefined} Sorted */
+/** @param {Sorted} one @param {Sorted} other */
 function compare(one, other) {
   const missing = Number(one === null || one === undefined) - Number(other === null || other === undefined);
-  if (missing || one === null || one === undefined) return missing;
+  if (missing || one === null || one === undefined || other === null || other === undefined) return missing;
   return one < other ? -1 : one > other ? 1 : 0;
 }

@@ -21,14 +21,14 @@ const LEAST_S = 5;
 export function part(view) {
   const drawing = svg("svg", { class: "chart timeline", width: "100%", role: "img" });
   const list = h("ol", { class: "unseen" });
-  /** @type {any} */
+  /** @type {Api.JobDetail | null} */
   let last = null;
   view.setAttribute("aria-labelledby", "job-time");
   show(view, h("h2", { id: "job-time" }, "In time"), drawing, list);
   const watch = new ResizeObserver(() => last && draw(drawing, last));
   watch.observe(view);
   return {
-    /** @param {any} detail */
+    /** @param {Api.JobDetail} detail */
     show(detail) {
       last = detail;
       draw(drawing, detail);
@@ -38,7 +38,7 @@ export function part(view) {
   };
 }
 
-/** Rows with their phases: waiting first, then each attempt. @param {any} detail @returns {{name: string, phases: Phase[]}[]} */
+/** Rows with their phases: waiting first, then each attempt. @param {Api.JobDetail} detail @returns {{name: string, phases: Phase[]}[]} */
 export function rowsOf(detail) {
   const { job, attempts } = detail;
   const at = now();
@@ -46,13 +46,15 @@ export function rowsOf(detail) {
   /** @type {Phase[]} */
   const waits = [];
   let since = job.submitted_at;
-  const rows = attempts.map((/** @type {any} */ each) => {
+  const last = attempts.at(-1);
+  const rows = attempts.map((each) => {
     const assigned = each.assigned_at ?? each.started_at ?? since;
     if (assigned > since) waits.push({ from: since, to: assigned, state: "local", word: "waited" });
     since = each.ended_at ?? end;
     return { name: `attempt ${each.attempt}`, phases: phasesOf(each, assigned, detail, at) };
   });
-  if (!OVER.has(job.status) && !(attempts.at(-1) && !attempts.at(-1).ended_at)) {
+  if (!last && job.finished_at) waits.push({ from: since, to: job.finished_at, state: "local", word: "waited" });
+  if (!OVER.has(job.status) && (!last || last.ended_at)) {
     waits.push({ from: since, to: at, state: "local", word: job.status === "HELD" ? "held" : "waits" });
     const start = detail.expected_start_at;
     if (start && start > at) waits.push({ from: start, to: detail.expected_finish_at ?? start, state: "planned", word: "is to run" });
@@ -60,7 +62,7 @@ export function rowsOf(detail) {
   return [...(waits.length ? [{ name: "waiting", phases: waits }] : []), ...rows];
 }
 
-/** @param {any} attempt @param {number} assigned @param {any} detail @param {number} at @returns {Phase[]} */
+/** @param {Api.AttemptRow} attempt @param {number} assigned @param {Api.JobDetail} detail @param {number} at @returns {Phase[]} */
 function phasesOf(attempt, assigned, detail, at) {
   const where = `${attempt.site}${attempt.members?.length ? ` on ${[...new Set(attempt.members)].slice(0, 3).join(", ")}${new Set(attempt.members).size > 3 ? " …" : ""}` : ""}`;
   const end = attempt.ended_at ?? at;
@@ -71,7 +73,7 @@ function phasesOf(attempt, assigned, detail, at) {
     const how = attempt.ended_at ? `${wordOf(attempt.status)}${attempt.exit_code ? `, exit code ${attempt.exit_code}` : attempt.cause && attempt.cause !== "exit" ? `, ${attempt.cause}` : ""}` : "running";
     const cost = attempt.usd ? `, ${money(attempt.usd)}` : "";
     made.push({ from: attempt.started_at, to: end, state: failed ? "failed" : attempt.ended_at ? "ended" : "running", word: `${how} at ${where}, ${number(attempt.gpus ?? 0, 2)} GPUs${cost}` });
-    if (!attempt.ended_at && detail.expected_finish_at > at) made.push({ from: at, to: detail.expected_finish_at, state: "planned", word: "is expected to go on" });
+    if (!attempt.ended_at && detail.expected_finish_at !== null && detail.expected_finish_at > at) made.push({ from: at, to: detail.expected_finish_at, state: "planned", word: "is expected to go on" });
   }
   return made;
 }
@@ -79,7 +81,7 @@ function phasesOf(attempt, assigned, detail, at) {
 /** @param {Phase} phase */
 const told = (phase) => `${phase.word}, from ${absolute(phase.from)}, for ${duration(phase.to - phase.from)}`;
 
-/** @param {SVGSVGElement} drawing @param {any} detail */
+/** @param {SVGSVGElement} drawing @param {Api.JobDetail} detail */
 function draw(drawing, detail) {
   const width = drawing.clientWidth;
   if (!width) return;
@@ -95,7 +97,7 @@ function draw(drawing, detail) {
   drawing.setAttribute("height", String(height));
   drawing.setAttribute("aria-label", rows.flatMap(({ name, phases }) => phases.map((phase) => `${name}: ${told(phase)}`)).join("; ") || "nothing has happened yet");
   const ticks = ticksOf(low, high, (width - LEFT) / 90);
-  const made = [patterns(), svg("path", { class: "chart-grid", d: ticks.map(([at]) => `M${round(x(at))} ${AXIS}V${height}`).join("") }), ...ticks.map(([at, word]) => svg("text", { class: "chart-x", x: round(x(at)), y: 14 }, word))];
+  const made = [patterns(), svg("path", { class: "chart-grid", d: ticks.map(([at]) => `M${round(x(at))} ${AXIS}V${height}`).join("") }), ...ticks.filter(([at, word]) => x(at) < width - 3.4 * word.length).map(([at, word]) => svg("text", { class: "chart-x", x: round(x(at)), y: 14 }, word))];
   rows.forEach((row, index) => {
     const top = AXIS + index * ROW + (ROW - BAR) / 2;
     made.push(svg("text", { class: "gantt-name", x: 4, y: top + 13 }, row.name));

@@ -4,6 +4,9 @@
 const OTHER = /^(true|false|yes|no|on|off|null|~|[-+]?[\d.][\d._eE:+-]*|0x[\da-fA-F]+|0o[0-7]+|\.(inf|nan))$/i;
 const PLAIN = /^[A-Za-z0-9_./](?:[A-Za-z0-9_./@%+=,| -]|:(?=\S))*$/;
 
+/** Lines that may stand as they are below a `|`. */
+const BLOCK = /^[^\s\u0000-\u001f][^\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\ufeff]*\n/;
+
 /**
  * YAML of plain data; what is undefined or empty is left out.
  * @param {Record<string, any>} data
@@ -16,8 +19,11 @@ export function written(data, indent = "") {
     if (value === undefined || value === null || value === "" || (typeof value === "object" && Object.keys(value).length === 0)) continue;
     const name = `${indent}${scalar(key)}:`;
     if (Array.isArray(value)) text += `${name} [${value.map(scalar).join(", ")}]\n`;
-    else if (typeof value === "object") text += `${name}\n${written(value, `${indent}  `)}`;
-    else if (typeof value === "string" && value.includes("\n")) text += `${name} |\n${value.replace(/\n+$/, "").split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
+    else if (typeof value === "object") {
+      const inside = written(value, `${indent}  `);
+      if (inside) text += `${name}\n${inside}`;
+    }
+    else if (typeof value === "string" && BLOCK.test(value)) text += `${name} |\n${value.replace(/\n+$/, "").split("\n").map((line) => (line ? `${indent}  ${line}` : "")).join("\n")}\n`;
     else text += `${name} ${scalar(value)}\n`;
   }
   return text;
@@ -25,10 +31,53 @@ export function written(data, indent = "") {
 
 /** @param {any} value */
 function scalar(value) {
+  if (typeof value === "object") return JSON.stringify(value);
   const text = String(value);
   if (typeof value !== "string") return text;
   return PLAIN.test(text) && !OTHER.test(text) && !text.endsWith(" ") && !text.includes(" #") && !text.includes(", ") ? text : JSON.stringify(text);
 }
+
+/**
+ * A text with another value of one of its keys: all else stays as it is written, with its comments. What is undefined or empty is taken out. Null: it is not written a key a line.
+ * @param {string} text
+ * @param {string[]} path One key or two, outermost first.
+ * @param {any} value
+ * @returns {string | null}
+ */
+export function replaced(text, [key = "", name = ""], value) {
+  const lines = text.split("\n");
+  const { from, to } = block(lines, `${key}:`, 0);
+  if (from < 0) {
+    if (lines.some((line) => !/^(\s|#|- |---|[A-Za-z_][\w-]*:|$)/.test(line))) return null;
+    const made = written({ [key]: name ? bare({ [name]: value }) : value });
+    return made ? `${text.replace(/\n*$/, text.trim() ? "\n" : "")}${made}` : text;
+  }
+  if (!name) lines.splice(from, to - from, ...linesOf(written({ [key]: value })));
+  else {
+    if (!/^[\w-]+:\s*(#.*)?$/.test(lines[from] ?? "")) return null;
+    const inside = lines.slice(from + 1, to);
+    const depth = Math.max(2, inside.find((line) => /^\s*[^\s#]/.test(line))?.search(/\S/) ?? 2);
+    const found = block(inside, `${" ".repeat(depth)}${name}:`, depth);
+    inside.splice(Math.max(0, found.from), found.to - found.from, ...linesOf(written(bare({ [name]: value }), " ".repeat(depth))));
+    lines.splice(from, to - from, ...(inside.some((line) => line.trim()) ? [lines[from] ?? "", ...inside] : []));
+  }
+  return lines.join("\n");
+}
+
+/** Where what begins so is among lines, and where it ends; -1 where it is not. Comments and empty lines before the next key are about that one. @param {string[]} lines @param {string} start @param {number} depth */
+function block(lines, start, depth) {
+  const from = lines.findIndex((line) => line.startsWith(start));
+  if (from < 0) return { from, to: from };
+  let to = from + 1;
+  while (to < lines.length && (!lines[to]?.trim() || (lines[to]?.search(/\S/) ?? 0) > depth || /^\s*(#|- |-$)/.test(lines[to] ?? ""))) to += 1;
+  while (to > from + 1 && (lines[to - 1]?.search(/\S/) ?? -1) <= depth && !/^\s*-/.test(lines[to - 1] ?? "")) to -= 1;
+  return { from, to };
+}
+
+/** @param {Record<string, any>} data */
+const bare = (data) => Object.fromEntries(Object.entries(data).filter(([, value]) => value !== ""));
+/** @param {string} text */
+const linesOf = (text) => (text ? text.replace(/\n$/, "").split("\n") : []);
 
 /**
  * The keys under which a place in a text is, outermost first: by the indentation of the lines before it.

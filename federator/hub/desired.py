@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from federator.hub.outside import Rows, Written
 from federator.model.jobs import Checkpoint, Job, JobSpec
 from federator.model.placements import DesiredEntry, Order, Placement
+from federator.model.spans import sampled
 from federator.wire import link
 
 DELTA_ENTRIES = 2000
@@ -27,8 +28,12 @@ class DesiredPlacements:
     A gang's member that has said that its part is over is not told of it again while the others go on: with an empty disk it would begin it anew.
     """
 
-    def __init__(self, rows: Rows, on_change: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, rows: Rows, on_change: Callable[[str, str], None], *, trace_share: float = 0.0
+    ) -> None:
+        """`trace_share` of all jobs have a trace that is kept, 0 to 1."""
         self._rows = rows
+        self._trace_share = trace_share
         self._on_change = on_change
         self._held: dict[str, dict[str, Placement]] = {}
         self._open: dict[str, Placement] = {}
@@ -72,8 +77,12 @@ class DesiredPlacements:
             queue=job.queue if job else "",
             rendezvous=placement.rendezvous,
             form=placement.form,
+            success=placement.success,
             owner=job.owner if job and link.OWNER in knows else "",
             team=job.team if job and link.TEAM in knows else "",
+            traced=link.TRACES in knows
+            and self._trace_share > 0.0
+            and sampled(placement.job, self._trace_share),
         )
 
     def _follow(self, changes: Written) -> None:

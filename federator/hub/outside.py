@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from federator.model.allotments import Allotment, LocalJob
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Placement, PlacementReport
-from federator.model.sites import Member, SiteReport
+from federator.model.sites import GpuUse, Member, SiteReport
 from federator.ports import Store
 from federator.wire import link
 
@@ -108,8 +109,8 @@ class Inventory(Protocol):
         """Fresh telemetry. Raises `Invalid` where all sites together would have too much."""
         ...
 
-    def measured(self, member: str, samples: Sequence[link.Sample]) -> None:
-        """What ranks of placements there use."""
+    def measured(self, member: str, samples: Sequence[link.Sample], gpus: Sequence[GpuUse] = ()) -> None:
+        """What ranks of placements there use, and how busy each GPU is."""
         ...
 
     def answered(self, member: str) -> None:
@@ -118,6 +119,18 @@ class Inventory(Protocol):
 
     def closed(self, member: str, session: str, *, stopped: bool = False) -> None:
         """The connection ended; `stopped`: because its agent has, which said so."""
+        ...
+
+
+class LocalIntake(Protocol):
+    """Who takes over what agents have admitted by themselves."""
+
+    def allotments(self, member: str) -> tuple[Allotment, ...]:
+        """What the member may admit while it is cut off."""
+        ...
+
+    async def adopt(self, member: str, jobs: Sequence[LocalJob]) -> tuple[str, ...]:
+        """Make these jobs durable; the placements that the agent need not tell of again."""
         ...
 
 

@@ -8,13 +8,18 @@ with the field that is wrong, and nobody else notices.
 from collections.abc import Sequence
 
 from federator.kernel.errors import Invalid
+from federator.kernel.ids import LENGTH, value_of
+from federator.model.allotments import LocalJob
 from federator.model.capacity import Pool
+from federator.model.identity import PERSON
 from federator.model.jobs import WHOLE_MILLI
 from federator.model.placements import PlacementReport, Used
-from federator.model.sites import LocalWork, SiteReport
+from federator.model.sites import GpuUse, LocalWork, SiteReport
+from federator.wire.fields import NAME
 from federator.wire.link import Sample
 
 MAX_POOLS = 200
+MAX_POOL_LABELS = 16
 MAX_HOSTS = 65_536
 """Hosts of all pools of one report together: planning knows each by itself."""
 MAX_LOCAL = 65_536
@@ -26,6 +31,9 @@ MAX_WORDS = 2000
 """Labels, queues, abilities, names of those whom it trusts: each is compared with every job that waits, and kept with every decision."""
 MAX_NUMBER = 2**53
 MAX_RANKS = 4096
+MAX_WATTS = 100_000
+MAX_HELD = 4096
+"""Placements on all GPUs of a host together, each as often as it has GPUs: all are looked up."""
 
 
 def check_report(report: SiteReport) -> None:
@@ -77,6 +85,50 @@ def check_samples(samples: Sequence[Sample]) -> None:
             _between(getattr(sample.used, name), 0, MAX_NUMBER, f"$.samples[{number}].used.{name}")
 
 
+def check_gpu_use(uses: Sequence[GpuUse]) -> None:
+    """Raise `Invalid`, naming the field, for GPUs that cannot be so."""
+    _at_most(sum(len(use.placements) for use in uses), MAX_HELD, "$.gpus.placements")
+    for number, use in enumerate(uses):
+        where = f"$.gpus[{number}]"
+        _short(use.pool + use.host, where)
+        _between(use.gpu, 0, MAX_GPUS_PER_NODE - 1, f"{where}.gpu")
+        _between(use.busy_percent or 0, 0, 100, f"{where}.busy_percent")
+        _between(use.memory_mib, 0, MAX_NUMBER, f"{where}.memory_mib")
+        _between(use.power_w or 0, 0, MAX_WATTS, f"{where}.power_w")
+        _at_most(len(use.placements), WHOLE_MILLI, f"{where}.placements")
+        for name in use.placements:
+            _short(name, f"{where}.placements")
+
+
+def check_local_jobs(jobs: Sequence[LocalJob]) -> None:
+    """Raise `Invalid`, naming the field, for jobs that no agent of ours admits. Whether it was right to is seen later."""
+    for number, job in enumerate(jobs):
+        where = f"$.jobs[{number}]"
+        for name, prefix in (("job", "job-"), ("placement", "pl-")):
+            _id(getattr(job, name), prefix, f"{where}.{name}")
+        for name in ("owner", "cancelled_by"):
+            if getattr(job, name) and not PERSON.fullmatch(getattr(job, name)):
+                raise Invalid("is no name", field=f"{where}.{name}")
+        kind, _, policy = job.allotment.partition("/")
+        parts = {
+            "queue": job.queue.split("/"),
+            "allotment": [policy if kind == "Allotment" else ""],
+            "pool": [job.pool],
+        }
+        for name, each in parts.items():
+            if not all(NAME.fullmatch(part) for part in each):
+                raise Invalid("is no name", field=f"{where}.{name}")
+
+
+def _id(name: str, prefix: str, field: str) -> None:
+    try:
+        sound = name.startswith(prefix) and len(name) == len(prefix) + LENGTH and value_of(name) >= 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise Invalid("is not an id", field=field)
+
+
 def _check_pool(pool: Pool, where: str) -> None:
     if not pool.name:
         raise Invalid("is empty", field=f"{where}.name")
@@ -92,6 +144,9 @@ def _check_pool(pool: Pool, where: str) -> None:
     _between(pool.lent_gpus, 0, pool.nodes * pool.gpus_per_node, f"{where}.lent_gpus")
     for name in ("gpu_memory_mib", "cpus_milli_per_node", "memory_mib_per_node"):
         _between(getattr(pool, name), 0, MAX_NUMBER, f"{where}.{name}")
+    _at_most(len(pool.labels or ()), MAX_POOL_LABELS, f"{where}.labels")
+    for key, value in (pool.labels or {}).items():
+        _short(key + value, f"{where}.labels")
     _at_most(len(pool.free), pool.nodes, f"{where}.free")
     for number, shape in enumerate(pool.free):
         at = f"{where}.free[{number}]"

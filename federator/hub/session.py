@@ -6,6 +6,7 @@ import secrets
 from federator.hub.desired import SyncSession
 from federator.hub.frames import Ended, Goodbye
 from federator.hub.outside import Pipe
+from federator.model.allotments import Allotment, LocalJob
 from federator.model.placements import PlacementReport, PlacementStatus
 from federator.model.sites import Member, SiteReport, SiteStatus
 from federator.wire import link
@@ -42,6 +43,14 @@ class Session:
         """Some have become durable since somebody last waited for that."""
         self.absorbing = False
         """Some are being written."""
+        self.offered: dict[str, LocalJob] = {}
+        """Jobs that the agent has admitted by itself and that are not taken over yet, by placement."""
+        self.offers = asyncio.Event()
+        """There are some."""
+        self.allotted: tuple[Allotment, ...] | None = None
+        """What the agent was told that it may admit; None: nothing yet."""
+        self.told_ends: set[str] = set()
+        """Logs of which it was told that they end before what it sent: what it sends so again is all there is."""
         self.due: list[link.Down] = []
         """What is to be sent before anything else."""
         self.stuck_at: float | None = None

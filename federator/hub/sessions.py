@@ -16,8 +16,14 @@ import msgspec
 from federator.hub.desired import DesiredPlacements, SyncSession
 from federator.hub.frames import Ended, believe, decode, ended_by, invalid, send
 from federator.hub.handshake import Arrival, Turns, contest, shake_hands
-from federator.hub.outside import Doorkeeper, Inventory, Pipe, Rows, StatusSink
-from federator.hub.report_validation import check_report, check_samples, check_statuses
+from federator.hub.outside import Doorkeeper, Inventory, LocalIntake, Pipe, Rows, StatusSink
+from federator.hub.report_validation import (
+    check_gpu_use,
+    check_local_jobs,
+    check_report,
+    check_samples,
+    check_statuses,
+)
 from federator.hub.session import Session
 from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated, Unavailable
 from federator.kernel.ids import IdSource
@@ -32,8 +38,12 @@ ACKNOWLEDGE_S = 60.0
 """Real seconds after which an agent counts as stuck."""
 WRONG_DIGESTS = 3
 """Desired sets in a row that an agent may get wrong."""
+MOST_OFFERED = 4 * link.MAX_LOCAL_JOBS
+"""Jobs of one agent that may wait to be taken over: it says some, and the next once those are."""
 MOST_UNWRITTEN = 4 * link.MAX_STATUSES
 """Statuses of one agent that may wait for the store; it is not listened to beyond that."""
+TAKES = (link.SAMPLES, link.GPU_USE, link.LOCAL_JOBS)
+"""Messages, or parts of them, that agents may say only once they know that they are understood."""
 PROVEN_BY_REBOOT = frozenset({"local"})
 """Runtimes whose work is processes of the agent's own host: none of them outlives its boot. Of a cluster, the agent's host proves nothing."""
 
@@ -43,19 +53,22 @@ log = get_logger("hub")
 class Hub:
     """All sessions. `serve` runs one of them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it joins
         self,
         *,
         records: Rows,
         admission: Doorkeeper,
         inventory: Inventory,
         progress: StatusSink,
+        local_jobs: LocalIntake,
         settings: LinkSettings,
         ids: IdSource,
+        trace_share: float = 0.0,
     ) -> None:
         self._admission = admission
         self._inventory = inventory
         self._progress = progress
+        self._local_jobs = local_jobs
         self._settings = settings
         self._ids = ids
         self._records = records
@@ -66,7 +79,7 @@ class Hub:
         self.quiet = False
         """Agents are heard and not told what to do. When that is over, each is told after its next report."""
         self.turns = Turns()
-        self.desired = DesiredPlacements(records, self._changed)
+        self.desired = DesiredPlacements(records, self._changed, trace_share=trace_share)
 
     def start(self, *, term: int) -> None:
         """Begin to lead in this term. Called once, when all records are loaded."""
@@ -202,13 +215,14 @@ class Hub:
                 incarnation=self._records.store.incarnation,
                 term=self._term,
                 report_every_s=self._settings.report_every_s,
-                takes=(link.SAMPLES,) if link.SAMPLES in session.hello.knows else (),
+                takes=tuple(word for word in TAKES if word in session.hello.knows),
             )
             await send(session.pipe, welcome)
             session.wake.set()
             loops += [
                 asyncio.create_task(self._ending(session, self._read)),
                 asyncio.create_task(self._ending(session, self._absorb)),
+                asyncio.create_task(self._ending(session, self._adopt)),
                 asyncio.create_task(self._ending(session, self._settle)),
                 asyncio.create_task(self._ending(session, self._write)),
             ]
@@ -249,9 +263,16 @@ class Hub:
                         session.wake.set()
                 case link.Statuses(reports):
                     await self._take(session, reports)
-                case link.Samples(samples):
+                case link.Samples(samples, gpus):
                     believe(check_samples, samples)
-                    self._inventory.measured(session.member, samples)
+                    believe(check_gpu_use, gpus)
+                    self._inventory.measured(session.member, samples, gpus)
+                case link.LocalJobs(jobs):
+                    believe(check_local_jobs, jobs)
+                    session.offered.update((job.placement, job) for job in jobs)
+                    if len(session.offered) > MOST_OFFERED:
+                        raise invalid("more local jobs than can wait")
+                    session.offers.set()
                 case link.DesiredAck() as acknowledged:
                     self._acknowledged(session, acknowledged)
                 case other:
@@ -304,6 +325,18 @@ class Hub:
             session.wake.set()
             session.written.set()
 
+    async def _adopt(self, session: Session) -> None:
+        """Take over what the agent has admitted by itself, and say so. What is not taken over now the agent tells again."""
+        while True:
+            await session.offers.wait()
+            session.offers.clear()
+            jobs = tuple(session.offered.values())
+            session.offered.clear()
+            adopted = await self._local_jobs.adopt(session.member, jobs)
+            if adopted:
+                session.due.append(link.Adopted(adopted))
+                session.wake.set()
+
     def _acknowledged(self, session: Session, message: link.DesiredAck) -> None:
         if not session.sync.acknowledged(message):
             log.warning("desired sets differ", member=session.member, generation=message.generation)
@@ -335,6 +368,11 @@ class Hub:
             self._inventory.answered(session.member)
             due.append(link.Heard(session.renewal))
             session.renewal = None
+        if link.LOCAL_JOBS in session.hello.knows:
+            allotments = self._local_jobs.allotments(session.member)
+            if allotments != session.allotted:
+                session.allotted = allotments
+                due.append(link.Allotments(allotments))
         if session.acknowledge is not None:
             due.append(link.StatusAck(session.acknowledge))
             session.acknowledge = None

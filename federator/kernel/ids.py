@@ -34,10 +34,44 @@ class IdSource:
         self._last = value
         return f"{prefix}-{_encode(value)}"
 
+    def continue_after(self, value: int) -> None:
+        """Ids made from now on sort after that value, whatever the clock says."""
+        self._last = max(self._last, value)
+
+    def bound(self, within_s: float) -> int:
+        """A value that all ids made in the next so many seconds sort before, unless the clock is set forward meanwhile."""
+        made = self._last + (1 << RANDOM_BITS)
+        return max(made, int((self.clock.now() + within_s) * 1000) << RANDOM_BITS)
+
+    def pass_over(self, count: int) -> None:
+        """Leave the next so many ids after the last one to what is named by `following`."""
+        self._last += count
+
+
+def following(name: str, count: int) -> str:
+    """The id that comes so many after another."""
+    return f"{name.rpartition('-')[0]}-{_encode(value_of(name) + count)}"
+
 
 def earliest(prefix: str, at: float) -> str:
     """The id that all ids made at that time or later sort after, or are; `at` in seconds since the epoch."""
     return f"{prefix}-{_encode(max(0, int(at * 1000)) << RANDOM_BITS)}"
+
+
+def value_of(name: str) -> int:
+    """The 128 bits of an id. Raises ValueError for what is none."""
+    digits = name.rpartition("-")[2]
+    if len(digits) != LENGTH:
+        raise ValueError(f"{name!r} is not an id")
+    value = 0
+    for digit in digits:
+        value = value << 5 | ALPHABET.index(digit)
+    return value & ((1 << 128) - 1)
+
+
+def made_at(name: str) -> float:
+    """When an id was made, in seconds since the epoch, to the millisecond. Raises ValueError for what is no id."""
+    return (value_of(name) >> RANDOM_BITS) / 1000
 
 
 def _encode(value: int) -> str:

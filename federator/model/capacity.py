@@ -99,6 +99,8 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. Unset: any part."""
     longest_s: float | msgspec.UnsetType = msgspec.UNSET
     """What runs there is ended after this by the site's own scheduler. Unset: it is not."""
+    labels: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """What all its hosts have in common beyond the site's labels, such as `{rack: r7}`. Unset: nothing that is said."""
 
 
 class Stock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,7 +4,7 @@ The two are apart on purpose. Thousands of jobs of an array share one spec; plan
 command, environment or secrets; and what may be changed while a job lives (`federator update`) is in the record, not the spec.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 import msgspec
@@ -150,6 +150,31 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size_bytes: int | None = None
 
 
+class InputFrom(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Collected outputs of another job, which are at the job's site before it starts. Of an array: of all its tasks, each below its index."""
+
+    job: str
+    """The id of that job or array; in a request what its file says, a name or an id."""
+    name: str
+    """What it is called where the job looks for its inputs."""
+    output: str = ""
+    """A file or folder of these outputs; empty: all of them."""
+    each: bool = False
+    """Of that array: of the task with the reader's index alone."""
+
+
+class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whose launcher starts a job's command. 0 processes: one for each GPU of a rank, and one without any."""
+
+    name: str
+    processes: int = 0
+    restarts: int = 0
+
+
+FIRST = "first"
+"""Of a job's `success`: the end of rank 0 is that of the job."""
+
+
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The immutable part of a job: what to run, and what it needs. Parsed from a job file by `federator.wire.jobfile`.
 
@@ -177,6 +202,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     and hashes from before it are as they were): the work is kept."""
     inputs: tuple[Input, ...] | msgspec.UnsetType = msgspec.UNSET
     """What it reads. Unset (for the same reason) where it reads nothing that it says."""
+    inputs_from: tuple[InputFrom, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What it reads of the outputs of jobs that it follows."""
     image: str | msgspec.UnsetType = msgspec.UNSET
     """The container image that it runs in. Unset: its site's."""
     secrets: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
@@ -189,6 +216,13 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An entry of the list that stands earlier is taken where both could start now. Unset: the cheapest is."""
     patience_s: float | msgspec.UnsetType = msgspec.UNSET
     """It may let GPUs that are free and fit it go by, for a cheaper or better place that is free so long after it was submitted. Unset: as its queue says."""
+
+    framework: Framework | msgspec.UnsetType = msgspec.UNSET
+    """Its launcher starts the command, in all ranks."""
+    launch: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What each rank then runs, as an argument vector: the launcher with `run` or `command` inside. Unset: that itself."""
+    success: str | msgspec.UnsetType = msgspec.UNSET
+    """`FIRST`, if the end of rank 0 is the job's, and the others are stopped at it. Unset: the job succeeds when all its ranks have."""
 
     def as_form(self, form: int) -> "JobSpec":
         """The spec as it runs in this form: its nodes and resources, and no other forms. 0: itself. Raises `IndexError`."""
@@ -222,6 +256,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return in_gpus(self.nodes * self.resources.gpus.each, shared=bool(self.resources.gpus.share_milli))
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """The command that its file asks for, as an argument vector."""
+        return self.command or ("/bin/sh", "-c", self.run or "")
+
+    @property
     def grace_s(self) -> float:
         """How long it may go on after it is asked to end."""
         return (self.checkpoint or Checkpoint()).grace_s
@@ -239,10 +278,11 @@ class Follows(StrEnum):
     EACH = "each"
     """Of two arrays: the task with the same index succeeds."""
 
-    def met(self, jobs: Sequence["Job"]) -> bool | None:
-        """Whether these have come to it; None while they still may."""
-        failed = any(job.terminal and job.status is not JobStatus.SUCCEEDED for job in jobs)
-        ended = all(job.terminal for job in jobs)
+    def met(self, statuses: Iterable[JobStatus]) -> bool | None:
+        """Whether jobs in these have come to it; None while they still may."""
+        there = set(statuses)
+        failed = bool(there & TERMINAL - {JobStatus.SUCCEEDED})
+        ended = there <= TERMINAL
         if self in (Follows.OK, Follows.EACH):
             return False if failed else True if ended else None
         if not ended:
@@ -338,6 +378,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The series of its owner's that it is a run of."""
     due_at: float | None = None
     """When that run was due."""
+    pipeline: str | None = None
+    """The id of the pipeline that it is a step of; its name is before the last dot of that of the job's."""
     at_once: int | None = None
     """So many tasks of its array may run at once."""
     after: tuple[str, ...] = ()

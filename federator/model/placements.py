@@ -242,6 +242,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: Reason | None = None
     moves: Moves | None = None
     """Data that is brought to its site before it starts; None where there is none, and where it ended before any was."""
+    success: str = ""
+    """`FIRST`, if the end of rank 0 is its end (`JobSpec.success`)."""
     form: int = 0
     """Which of its spec's forms it runs in (`JobSpec.as_form`); `nodes`, `gpus_per_node` and the rest are of that form."""
     shared: bool = False
@@ -296,6 +298,12 @@ class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=
     """Whose job it is, so that the site can run it as his own user; empty: not said. Agents that do not ask for it (`Hello.knows`) are not told."""
     team: str = ""
     """The team under which the job was admitted; empty: under none, or not said, as with `owner`."""
+
+    traced: bool = False
+    """Its job's trace is kept: its processes are told where their own spans belong. Agents that do not ask for it are not told."""
+
+    success: str = ""
+    """As of the placement. Agents from before it are not told of such work: they do not claim `needs.LAUNCHERS`."""
 
     @property
     def whose(self) -> Whose:

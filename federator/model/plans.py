@@ -258,6 +258,20 @@ class PricePoint(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it meets the deadline; None: there is none."""
 
 
+class ArrayPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """All tasks of an array that is not submitted yet, as one plan has them."""
+
+    tasks: int
+    finish_at: float | None
+    """When the last of them is done; None: that is not known of each."""
+    in_time: int | None
+    """How many meet their deadline; None: they have none."""
+    rented: int
+    """For so many of them something would be rented, now or later."""
+    cost_usd: float
+    """What they cost together: rent, moved data, and owned GPUs at their marginal price."""
+
+
 class Ahead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job before one that waits. `job` and `owner` are empty where they may not be seen."""
 

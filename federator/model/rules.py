@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from federator.model.allotments import AllotmentRule
 from federator.model.capacity import Market
 from federator.model.datasets import DataSelector, DatasetRule, LinkRule
 from federator.model.queues import under
@@ -116,7 +117,7 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", forbid_unknown_fields=Tr
     """A rental that may cost more than this in the worst case waits until a person has approved it."""
 
 
-class Opening(msgspec.Struct, frozen=True, tag="opening", forbid_unknown_fields=True):
+class Opening(msgspec.Struct, frozen=True, tag="opening", omit_defaults=True, forbid_unknown_fields=True):
     """What `pools` matches takes work only while one of `windows` holds (none: always), and none of `closed`.
 
     With `stops`, what still runs there when it closes is told in time to save itself, and a job that cannot save itself is started only
@@ -133,6 +134,19 @@ class Opening(msgspec.Struct, frozen=True, tag="opening", forbid_unknown_fields=
     """When it does not, whatever `windows` say."""
     stops: bool = False
     """Whether what runs there is stopped when it closes."""
+    but_for: Scope | None = None
+    """Whose jobs it is not about: what is closed to others is reserved for them; None: it is about all."""
+
+    def concerns(self, *, queue: str, owner: str, labels: dict[str, str]) -> bool:
+        """Whether it is about such a job."""
+        kept = self.but_for
+        return kept is None or not in_scope(kept, queue=queue, owner=owner, labels=labels)
+
+    def is_over(self, at: float) -> bool:
+        """Whether it closes nothing any more, from that moment (seconds since the epoch) on."""
+        return not self.windows and all(
+            each.until_at is not None and each.until_at <= at for each in self.closed
+        )
 
 
 class CapUnit(StrEnum):
@@ -307,8 +321,10 @@ Rule = (
     Filter | CapRow | GuaranteeRow | PriceTerm | PreemptRule | QueueTerms | Opening | DatasetRule | LinkRule
 )
 """What a decision may see."""
-PolicyRule = Rule | TeamRule | AccessRule
-"""What a policy compiles to. Who may do what is decided before there is anything to plan: no decision sees it."""
+UnplannedRule = TeamRule | AccessRule | AllotmentRule
+"""Who may do what, and what a site may do by itself: that is decided before there is anything to plan."""
+PolicyRule = Rule | UnplannedRule
+"""What a policy compiles to."""
 
 
 class PolicyDocument(msgspec.Struct, frozen=True):
@@ -332,7 +348,7 @@ class PolicySet(msgspec.Struct, frozen=True, kw_only=True):
 
 def planned(rules: Iterable[PolicyRule]) -> tuple[Rule, ...]:
     """Those that a decision may see."""
-    return tuple(rule for rule in rules if not isinstance(rule, TeamRule | AccessRule))
+    return tuple(rule for rule in rules if not isinstance(rule, UnplannedRule))
 
 
 def admits_queue(paths: tuple[str, ...], queue: str) -> bool:

@@ -101,7 +101,7 @@ class SeriesNote(msgspec.Struct, frozen=True):
 
 
 class Filling(msgspec.Struct, frozen=True):
-    """A run of many tasks of which not all are written yet: from what, and when it was due."""
+    """In rows of older versions, a run of many tasks of which not all are written yet: from what, and when it was due."""
 
     file: str
     due_at: float

@@ -110,6 +110,21 @@ class AilingGpu(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=Tru
     why: str
 
 
+class GpuUse(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """How busy GPU number `gpu` of `host` is, of that pool. Rounded, so that what is as it was need not be told again."""
+
+    pool: str
+    host: str
+    gpu: int
+    busy_percent: int | None = None
+    """None: the driver does not say."""
+    memory_mib: int = 0
+    """In use, whoever's."""
+    power_w: int | None = None
+    placements: tuple[str, ...] = ()
+    """Ours that hold it, or parts of it."""
+
+
 class GpuPart(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A rank of a placement has so many thousandths of the shared GPU of that number, in that pool."""
 

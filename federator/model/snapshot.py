@@ -141,6 +141,16 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return Whose(self.queue, self.owner, self.team)
 
     @property
+    def gpu_models(self) -> tuple[str, ...]:
+        """The models of GPUs that it may run on; empty: any, or it asks for no GPU."""
+        return self.models if self.gpus else ()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is ended after some time, so that the worst that it costs is known."""
+        return self.max_duration_s is not None
+
+    @property
     def apart(self) -> bool:
         """Whether each node is to be on a host of its own."""
         return self.together == APART and self.nodes > 1

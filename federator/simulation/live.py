@@ -35,19 +35,13 @@ def taken(
 ) -> Live:
     """World and trace. Time 0 is `since_at`; what came before and was not over then is there at once, as far as it was not done. Raises `Invalid`."""
     remarks = []
-    sites = [site for site in recorded.sites if site.pools and not site.draining]
+    sites = recorded.usable()
     for what, gone in (
         ("are draining", [site.name for site in recorded.sites if site.draining]),
         ("have not reported", [s.name for s in recorded.sites if not s.pools and not s.draining]),
     ):
         if gone:
             remarks.append(f"without sites that {what}: {', '.join(gone)}")
-    if not sites:
-        raise Invalid(
-            "the dispatcher has no site that has reported what it has",
-            field="--from-live",
-            remedy="see 'federator sites', or give --world",
-        )
     chosen = [job for job in jobs if job.run_s > job.ran_before_s]
     if not chosen:
         raise Invalid(

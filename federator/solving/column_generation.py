@@ -23,8 +23,6 @@ Bools = NDArray[np.bool_]
 
 NEAR = 1e-3
 """Bounds so near each other, as a part of the value, have met."""
-ALL = 20_000
-"""Up to so many columns, all of them are looked at at once: that is exact, and takes a tenth of a second."""
 ROUNDS = 12
 SMOOTH = (0.3, 0.1)
 """How much dearer a column may be and still get a share: this part of what the class pays."""
@@ -47,37 +45,45 @@ class Generated:
     bound: float
     prices: Floats
     marginal: Floats
-    active: Bools
-    """Columns that were looked at in the end."""
+    model: Model
+    """The last model that was solved,"""
+    kept: Ints
+    """its columns,"""
+    values: Floats
+    """their values,"""
+    latest: Floats
+    """the prices that it told,"""
+    paid: Floats
+    """and what each class pays by them."""
 
 
 def solve(
     packed: Packed, prices: Floats, active: Bools | None = None, *, near: float = NEAR
 ) -> Generated | None:
-    """Solve from these prices on, and these columns; None where nothing serves every class, or a solve hit its limit."""
+    """Solve from these prices on, and from these columns (None: the cheapest at them); None where nothing serves every class, or a solve hit its limit."""
     if (packed.count < 0.0).any():
         return None
     best, found = packed.answer(prices), None
     usable = packed.upper > 0.0
-    most = _picks(packed, best.marginal)
+    most, rows = _picks(packed, best.marginal), len(packed.limit)
     kept = always(packed)
-    if len(packed.cost) <= ALL:
-        kept[:] = True
-    elif active is None:
-        kept |= cheapest(packed, packed.reduced(prices), usable, most)
-    else:
-        kept |= active
+    kept |= cheapest(packed, packed.reduced(prices), usable, most) if active is None else active
     for _ in range(ROUNDS):
-        solved = _solve(packed, np.flatnonzero(kept & usable))
+        columns = np.flatnonzero(kept & usable)
+        model = Model(_matrix(packed, columns))
+        solved = model.relax()
         if solved is None:
             return found
-        value, latest, paid = solved
+        value = solved.objective + packed.base_usd
+        latest, paid = np.maximum(0.0, -solved.duals[:rows]), solved.duals[rows:]
         asked = [(packed.answer(prices + far * (latest - prices)), far) for far in WAYS]
         nearest, far = max(asked, key=lambda each: each[0].bound)
         middle = prices + 0.5 * (latest - prices)
         if nearest.bound > best.bound:
             best, prices = nearest, prices + far * (latest - prices)
-        found = Generated(value, best.bound, prices, best.marginal, kept)
+        found = Generated(
+            value, best.bound, prices, best.marginal, model, columns, solved.values, latest, paid
+        )
         if value - best.bound <= near * max(1.0, abs(value)):
             break
         fresh = _fresh(packed, kept, usable, paid, (latest, middle, prices), most)
@@ -212,8 +218,8 @@ def _fresh(
 # -- the model of a few columns ---------------------------------------------------------------------------------------
 
 
-def _solve(packed: Packed, kept: Ints) -> tuple[float, Floats, Floats] | None:
-    """The model of these columns alone: its optimum, prices by row, and what each class pays. None where it has no plan."""
+def _matrix(packed: Packed, kept: Ints) -> Matrix:
+    """The model of these columns alone: its rows, and behind them a row for each class."""
     rows, classes = len(packed.limit), len(packed.count)
     number = np.full(len(packed.cost), -1)
     number[kept] = np.arange(len(kept))
@@ -224,7 +230,7 @@ def _solve(packed: Packed, kept: Ints) -> tuple[float, Floats, Floats] | None:
     column_of = np.concatenate([number[packed.column_of[used]], served])
     values = np.concatenate([packed.use[used], np.ones(len(served))])
     order = np.lexsort((column_of, row_of))
-    matrix = Matrix(
+    return Matrix(
         cost=packed.cost[kept],
         upper=packed.upper[kept],
         low=np.concatenate([np.full(rows, -np.inf), packed.count]),
@@ -233,7 +239,3 @@ def _solve(packed: Packed, kept: Ints) -> tuple[float, Floats, Floats] | None:
         column_of=column_of[order],
         coefficients=values[order],
     )
-    found = Model(matrix, once=True).relax()
-    if found is None:
-        return None
-    return found.objective + packed.base_usd, np.maximum(0.0, -found.duals[:rows]), found.duals[rows:]

@@ -25,8 +25,11 @@ from federator.solving.least import least_usd
 
 WORTH_USD = 0.005
 """A plan that saves less than half a cent does not replace the one before."""
-FEW_JOBS = 16
+TRIED_JOBS = 16
 """With so few jobs, greedy tries rentals although the linear program decides on them next: who shares a machine with whom matters most there, and trials are quick."""
+WHOLE_JOBS = 64
+"""With so few jobs, whether whole jobs fit one after the other decides more than the model's fluid future does, so its plan is changed where the list schedule is cheaper for it. With
+more, what a list schedule makes of a small change is mostly chance, and the model alone judges the future (docs/decisions/0044-one-judge-of-the-future.md)."""
 
 Watch = Callable[[str], None]
 """Is told the name of each stage when it ends: who wants to know how long they take measures it there."""
@@ -93,7 +96,7 @@ def decide(
 def _first(evaluator: Evaluator, stages: tuple[str, ...]) -> Scored:
     """The first plan. Where a model decides next on what to rent, trying rentals one by one would take most of the turn and find less."""
     modelled = not {LEAD, "lp"}.isdisjoint(stages)
-    few = len(evaluator.world.jobs) <= FEW_JOBS
+    few = len(evaluator.world.jobs) <= TRIED_JOBS
     return keep_order(evaluator, evaluator.score({}) if modelled and not few else with_rentals(evaluator))
 
 
@@ -122,9 +125,11 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
         race.report(StageReport(stage="lp", completed=False, note="the limit on iterations was reached"))
         race.offer("greedy", with_rentals(evaluator), evaluator)
     else:
-        futures = (evaluator.in_order(order_of(evaluator.world, table, answer.dived)), evaluator)
-        _linear(race, table, answer, futures)
-        _local_search(race, answer)
+        judge = evaluator.in_order(order_of(evaluator.world, table, answer.dived))
+        few = len(evaluator.world.jobs) <= WHOLE_JOBS
+        _linear(race, table, answer, judge, few=few)
+        if few:
+            _local_search(race, answer)
     return race
 
 
@@ -140,14 +145,12 @@ def _lead(race: _Race) -> bool:
     return True
 
 
-def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: tuple[Evaluator, ...]) -> None:
-    """What the dive came to, once the order has filled what it leaves open, or what greedy starts; with whichever future is cheaper."""
-    tried = [
-        (future.score(starts), future)
-        for starts in (table.jobs_for(answer.rounded, futures[0]), race.greedy.starts)
-        for future in futures
-    ]
-    scored, judge = min(tried, key=lambda each: each[0].total)
+def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, judge: Evaluator, *, few: bool) -> None:
+    """What the dive came to, once the model's order has filled what it leaves open. Of few jobs greedy's starts with that order may be cheaper, and so may fewer rentals."""
+    scored = judge.score(table.jobs_for(answer.rounded, judge))
+    if few:
+        scored = min(scored, judge.score(race.greedy.starts), key=lambda each: each.total)
+        scored = drop_needless(judge, scored)
     note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
     race.report(
         StageReport(
@@ -160,7 +163,7 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, futures: t
         )
     )
     race.prices = answer.prices
-    race.offer("lp", drop_needless(judge, scored), judge)
+    race.offer("lp", scored, judge)
 
 
 def _local_search(race: _Race, answer: linear.LinearAnswer) -> None:
@@ -175,19 +178,20 @@ def _local_search(race: _Race, answer: linear.LinearAnswer) -> None:
 def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:
     """Why a plan won: what it saves, and the job or the promise that made most of the difference."""
     text = f"{money(greedy.total - scored.total)} lower than greedy"
-    gains = {job: greedy.costs[job].total - price.total for job, price in scored.costs.items()}
-    job = max(gains, key=lambda name: (gains[name], name))
+    gains = greedy.usd - scored.usd
+    most = int(gains.argmax())
+    job, gain = evaluator.world.jobs[most].id, float(gains[most])
     promised = {term: greedy.terms[term] - scored.terms[term] for term in ("shortfall", "policy")}
     term = max(promised, key=lambda name: promised[name])
-    if promised[term] > max(0.0, gains[job]):
+    if promised[term] > max(0.0, gain):
         what = (
             "guarantees are better kept" if term == "shortfall" else "more of what policies require is rented"
         )
         return f"{text}: {what}"
-    if gains[job] <= 0:
+    if gain <= 0:
         return text
     view, booking = evaluator.world.by_id[job], scored.booking(job)
     if greedy.costs[job].late and not scored.costs[job].late:
         finish = f" by {moment(booking.finish_at, evaluator.world.now)}" if booking else ""
         return f"{text}: it meets the deadline of {view.name} ({job}){finish}"
-    return f"{text}: {view.name} ({job}) costs {money(gains[job])} less"
+    return f"{text}: {view.name} ({job}) costs {money(gain)} less"

@@ -15,7 +15,6 @@ from ortools.math_opt.parameters_pb2 import SOLVER_TYPE_GLOP, SolveParametersPro
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 from pybind11_abseil.status import StatusNotOk
 
-from federator.planning.linear.columns import Columns
 from federator.planning.linear.terms import Floats, Ints
 
 ITERATIONS = 200_000
@@ -23,12 +22,11 @@ ITERATIONS = 200_000
 
 
 class Relaxed(NamedTuple):
-    """One solve: the objective, values and reduced costs by column, duals by row."""
+    """One solve: the objective, values by column, duals by row."""
 
     objective: float
     values: Floats
     duals: Floats
-    reduced: Floats
 
 
 class Matrix(NamedTuple):
@@ -42,29 +40,6 @@ class Matrix(NamedTuple):
     column_of: Ints
     coefficients: Floats
 
-    @classmethod
-    def of(cls, columns: Columns) -> "Matrix":
-        """All of a model."""
-        low = np.array([row.low for row in columns.rows], dtype=np.float64)
-        high = np.array([row.high for row in columns.rows], dtype=np.float64)
-        return cls(columns.cost, columns.upper, low, high, *columns.terms)
-
-    def only(self, kept: Ints) -> "Matrix":
-        """The same rows over these columns alone."""
-        number = np.full(len(self.cost), -1)
-        number[kept] = np.arange(len(kept))
-        used = number[self.column_of] >= 0
-        column_of = number[self.column_of[used]]
-        return Matrix(
-            self.cost[kept],
-            self.upper[kept],
-            self.low,
-            self.high,
-            self.row_of[used],
-            column_of,
-            self.coefficients[used],
-        )
-
 
 class Model:
     """The relaxation, handed to GLOP once; who dives, or fixes what is decided, only moves bounds.
@@ -73,8 +48,8 @@ class Model:
     it has made smaller is another one each time.
     """
 
-    def __init__(self, matrix: Matrix, *, once: bool = False) -> None:
-        """Hand the columns to the solver. `once`: it is solved once, so presolve gives up nothing."""
+    def __init__(self, matrix: Matrix) -> None:
+        """Hand the columns to the solver."""
         count = len(matrix.cost)
         model = ModelProto()
         model.variables.ids.extend(range(count))
@@ -91,8 +66,8 @@ class Model:
         model.linear_constraint_matrix.coefficients.extend(matrix.coefficients.tolist())
         self._solver = solver.new(SOLVER_TYPE_GLOP, model, SolverInitializerProto())
         self._parameters = SolveParametersProto()
-        self._parameters.glop.use_preprocessing = once
-        self._parameters.glop.use_dual_simplex = not once
+        self._parameters.glop.use_preprocessing = False
+        self._parameters.glop.use_dual_simplex = True
         self._parameters.glop.max_number_of_iterations = ITERATIONS
 
     def relax(
@@ -114,7 +89,6 @@ class Model:
             best.primal_solution.objective_value,
             np.array(best.primal_solution.variable_values.values),
             np.array(best.dual_solution.dual_values.values),
-            np.array(best.dual_solution.reduced_costs.values),
         )
 
     def _move(self, columns: Ints, lower: Floats, upper: Floats) -> None:

@@ -13,16 +13,12 @@ from federator.model.snapshot import JobView
 from federator.planning.places.candidates import machines
 from federator.planning.places.host_sets import HostSet, need_of
 from federator.planning.rentals.candidate import BurstCandidate
-from federator.planning.scheduling.objective import CARRYING_OUT, Evaluator, Scored
+from federator.planning.scheduling.objective import Evaluator, Scored
 
-TRIALS = 80
-"""Changes tried in one decision,"""
-ATTEMPTS = 8_000
-"""and attempts to start a job at a place that all of them together may take, beyond what each takes at least."""
+TRIALS = 40
+"""Changes tried in one decision."""
 DEAREST = 12
 """Jobs that are asked about in one round."""
-DEAR, DEAR_TRIALS = 0.02, 16
-"""Of a job that makes so large a part of the whole cost, so many changes are tried whatever they take: a large gang that is left out is worth more than all else together."""
 FEW = 8
 """Of so few starts, those at other places are looked at, too: who is left out there may come here. So they are where a cap is about all places."""
 LEAST_USD = 0.005
@@ -30,31 +26,27 @@ LEAST_USD = 0.005
 
 
 class Change(NamedTuple):
-    """Starts, and the order in which the rest go on; `job`: for whom the change is made."""
+    """Starts, and the order in which the rest go on."""
 
-    job: str
     starts: dict[str, int]
     order: Mapping[str, int] | None
 
 
 def improve(judge: Evaluator, best: Scored) -> tuple[Scored, Evaluator, int]:
     """The best plan that was found, with whose future it is, and how many were tried."""
-    until, trials = judge.work.attempts + ATTEMPTS, 0
-    again = True
+    trials, again = 0, True
     while again:
         again = False
-        tried: list[tuple[dict[str, int], Mapping[str, int] | None]] = []
-        for job, starts, order in _changes(judge, best):
-            dear = best.costs[job].total >= DEAR * best.total
-            beyond = judge.work.attempts - CARRYING_OUT * trials > until
-            if trials >= TRIALS or (beyond and (trials >= DEAR_TRIALS or not dear)):
+        tried: list[Change] = []
+        for change in _changes(judge, best):
+            if trials >= TRIALS:
                 return best, judge, trials
-            if (starts, order) in tried:
+            if change in tried:
                 continue
-            tried.append((starts, order))
+            tried.append(change)
             trials += 1
-            other = judge if order is judge.order else judge.in_order(order)
-            scored = other.score(starts)
+            other = judge if change.order is judge.order else judge.in_order(change.order)
+            scored = other.score(change.starts)
             if scored.total < best.total - LEAST_USD:
                 best, judge, again = scored, other, True
                 break
@@ -71,8 +63,8 @@ def _changes(judge: Evaluator, best: Scored) -> Iterator[Change]:
     for job in jobs:
         others = {name: at for name, at in best.starts.items() if name != job.id}
         for place in (place for mover, place in moves if mover is job):
-            yield Change(job.id, _beside(judge, job, place, others), judge.order)
-        yield Change(job.id, others, _moved(judge, job, last=job.id in best.starts))
+            yield Change(_beside(judge, job, place, others), judge.order)
+        yield Change(others, _moved(judge, job, last=job.id in best.starts))
     for only in (False, True):
         for job, place in moves:
             yield from _against(judge, best, job, place, only=only)
@@ -90,10 +82,10 @@ def _against(judge: Evaluator, best: Scored, job: JobView, place: int, *, only: 
         if only:
             kept = {other: at for other, at in best.starts.items() if other == name or other not in here}
             kept.pop(job.id, None)
-            yield Change(job.id, kept, _moved(judge, job, last=False))
+            yield Change(kept, _moved(judge, job, last=False))
         else:
             others = {other: at for other, at in best.starts.items() if other not in (name, job.id)}
-            yield Change(job.id, _beside(judge, job, place, others), judge.order)
+            yield Change(_beside(judge, job, place, others), judge.order)
 
 
 def _beside(judge: Evaluator, job: JobView, place: int, others: Mapping[str, int]) -> dict[str, int]:

@@ -15,11 +15,12 @@ from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import ColumnKind, Columns
+from federator.planning.linear.terms import Floats
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.outlook import LEAST
 from federator.planning.world.problem import World
 from federator.solving import linear
-from federator.solving.glop import Relaxed
+from federator.solving.packed import pack
 
 AT_ONCE = (ColumnKind.NOW, ColumnKind.RENT, ColumnKind.SHARE)
 DIGITS = 6
@@ -43,8 +44,13 @@ def look_ahead(problem: Problem, counts: Sequence[int]) -> Outlook | None:
             jobs.append(replace(job, id=name, behind_s=0.0))
     world = World(replace(problem, snapshot=replace(problem.snapshot, jobs=tuple(jobs)), outside={}))
     table = cut.build(Evaluator(world))
-    found = linear.relaxed(table, problem.warm_prices)
-    return None if found is None else _told(table, found, number_of, world)
+    packed = pack(table)
+    found = linear.relaxation(table, packed, problem.warm_prices)
+    if found is None:
+        return None
+    values = np.zeros(len(table.cost))
+    values[packed.origin[found.kept]] = found.values
+    return _told(table, values, packed.duals(found.latest, found.paid), number_of, world)
 
 
 class _Start(NamedTuple):
@@ -59,11 +65,13 @@ class _Start(NamedTuple):
     rents: bool
 
 
-def _told(table: Columns, found: Relaxed, number_of: Mapping[str, int], world: World) -> Outlook:
-    starts = list(_starts(table, found, number_of))
+def _told(
+    table: Columns, values: Floats, duals: Floats, number_of: Mapping[str, int], world: World
+) -> Outlook:
+    starts = list(_starts(table, values, number_of))
     names = [row.name for row in table.rows]
     uses = list(_uses(table, starts))
-    wanted = sorted({row for _, row, _ in uses} | set(_priced(table, found)))
+    wanted = sorted({row for _, row, _ in uses} | set(_priced(table, duals)))
     place = {row: number for number, row in enumerate(wanted)}
     return Outlook(
         taken_at=world.now,
@@ -78,18 +86,18 @@ def _told(table: Columns, found: Relaxed, number_of: Mapping[str, int], world: W
         use=tuple(use for _, _, use in uses),
         places=tuple(at.key for at in world.places),
         rows=tuple(names[row] for row in wanted),
-        usd=tuple(round(abs(float(found.duals[row])), DIGITS) for row in wanted),
+        usd=tuple(round(abs(float(duals[row])), DIGITS) for row in wanted),
     )
 
 
-def _starts(table: Columns, found: Relaxed, number_of: Mapping[str, int]) -> Iterator[_Start]:
+def _starts(table: Columns, values: Floats, number_of: Mapping[str, int]) -> Iterator[_Start]:
     """What the plan starts. What the model takes for one class, and the line for several, is shared out by their sizes."""
-    used = np.flatnonzero((found.values > LEAST) & (table.klass >= 0) & (table.kind != ColumnKind.NEVER))
+    used = np.flatnonzero((values > LEAST) & (table.klass >= 0) & (table.kind != ColumnKind.NEVER))
     used = used[np.lexsort((used, table.start_s[used], table.klass[used]))]
     at_once = np.isin(table.kind[used], AT_ONCE).tolist()
     for column, soon in zip(used.tolist(), at_once, strict=True):
         members = table.classes[table.klass[column]]
-        start_s, value = round(float(table.start_s[column]), DIGITS), float(found.values[column])
+        start_s, value = round(float(table.start_s[column]), DIGITS), float(values[column])
         for number, count in Counter(number_of[job.id] for job in members).items():
             jobs = round(value * count / len(members), DIGITS)
             rents, choice = bool(table.kind[column] == ColumnKind.RENT), int(table.place[column])
@@ -109,7 +117,7 @@ def _uses(table: Columns, starts: Sequence[_Start]) -> Iterator[tuple[int, int, 
             yield number, row, round(use, DIGITS)
 
 
-def _priced(table: Columns, found: Relaxed) -> list[int]:
+def _priced(table: Columns, duals: Floats) -> list[int]:
     """Rows with a price: with them the next outlook begins."""
-    dear = np.flatnonzero(np.abs(found.duals) > LEAST).tolist()
+    dear = np.flatnonzero(np.abs(duals) > LEAST).tolist()
     return [row for row in dear if table.rows[row].serves < 0]

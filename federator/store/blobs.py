@@ -15,9 +15,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from federator.kernel.errors import Damaged, Invalid, TooLarge
 from federator.kernel.ids import content_hash
@@ -52,6 +52,11 @@ def check_log_name(name: str) -> None:
         )
 
 
+def is_digest(text: str) -> bool:
+    """Whether this is the name of some bytes, and nothing that could lead elsewhere."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 def gap_line(gap_bytes: int) -> bytes:
     """What stands at the start of a gap; the rest of it is zero bytes, so that later offsets stay what they are.
 
@@ -63,6 +68,8 @@ def gap_line(gap_bytes: int) -> bytes:
 
 class MemoryBlobs:
     """`federator.ports.Blobs` in memory, for tests and the simulator."""
+
+    GATHERS_LOGS = False
 
     def __init__(self) -> None:
         self.free = 2**50
@@ -116,6 +123,9 @@ class MemoryBlobs:
         check_log_name(name)
         return len(self._logs.get(name, b""))
 
+    def keep_logs(self, names: Collection[str]) -> None:
+        """Nothing waits."""
+
     def unused(self, for_s: float) -> list[str]:
         """The hashes of all bytes that nobody has used for so many seconds."""
         before = time.monotonic() - for_s
@@ -146,12 +156,17 @@ class MemoryBlobs:
             logs[name.partition("/")[0]] += len(log)
         return Usage({digest: len(data) for digest, data in self._blobs.items()}, logs)
 
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 class FileBlobs:
     """`federator.ports.Blobs` under one folder. Safe to call from several threads.
 
     No other process may write to the folder, unless it is `shared`: then bytes may be put by several, and logs are written by one at a time.
     """
+
+    GATHERS_LOGS = False
 
     def __init__(self, root: Path, *, shared: bool = False) -> None:
         self._objects = root / "objects"
@@ -189,14 +204,14 @@ class FileBlobs:
 
     def open(self, digest: str) -> BinaryIO | None:
         """The bytes, to be read in parts; None: they are not here. Raises `Damaged` when the disk has damaged them."""
-        if not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             return None
         with explained():
             try:
                 file = self._path(digest).open("rb")
             except FileNotFoundError:
                 return None
-            found = _hash_of(file)
+            found = hash_of(file)
         if found != digest:
             file.close()
             raise Damaged(f"blob {digest} is damaged on disk", remedy="remove its file and upload it again")
@@ -213,7 +228,7 @@ class FileBlobs:
     def has(self, digest: str) -> bool:
         """Whether `get` would find it."""
         with explained():
-            return bool(_DIGEST.fullmatch(digest)) and self._use(self._path(digest))
+            return is_digest(digest) and self._use(self._path(digest))
 
     def append_log(self, name: str, offset: int, data: bytes) -> int:
         """Write `data` at `offset` of a log and return its length."""
@@ -243,6 +258,9 @@ class FileBlobs:
             return path.stat().st_size
         return 0
 
+    def keep_logs(self, names: Collection[str]) -> None:
+        """What was appended is with the system, and outlives this process."""
+
     def unused(self, for_s: float) -> list[str]:
         """The hashes of all bytes that nobody has used for so many seconds."""
         before = time.time() - for_s
@@ -251,7 +269,7 @@ class FileBlobs:
 
     def drop(self, digest: str, unused_for_s: float) -> bool:
         """Forget the bytes, unless they have been used again meanwhile."""
-        if not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             return True
         path = self._path(digest)
         with self._dropping, explained(), contextlib.suppress(FileNotFoundError):
@@ -281,6 +299,9 @@ class FileBlobs:
             for path, kept in _files(self._logs):
                 logs[path.relative_to(self._logs).parts[0].removesuffix(".log")] += kept.st_blocks * 512
             return Usage({path.name: kept.st_size for path, kept in _files(self._objects)}, logs)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _use(self, path: Path) -> bool:
         """Whether it is there; if so, it is used now. The file's own time is the note: it outlives a restart, and needs no room."""
@@ -313,7 +334,7 @@ class FileBlobs:
         return self._logs / f"{name}.log"
 
 
-def _hash_of(file: BinaryIO) -> str:
+def hash_of(file: IO[bytes]) -> str:
     """The hash of all of it, and back to its start. Closes it when it cannot be read."""
     found = hashlib.sha256()
     try:

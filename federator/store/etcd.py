@@ -4,8 +4,8 @@ Ideal semantics: those of `federator.ports.Store`, whose revisions are etcd's ow
 counts whole seconds, and a new etcd leader grants each lease its whole time again), never shorter; and others' writes to the cluster count in its
 revisions.
 
-What is large stays outside. etcd takes 1.5 MiB in one request and keeps everything in memory, so values over `INLINE_BYTES`, and all under the
-prefixes that are named as `outside`, are kept as blobs by hash, and the key holds the hash. That bounds what a page or a transaction can weigh:
+What is large stays outside. etcd takes 1.5 MiB in one request and keeps everything in memory, so values over `INLINE_BYTES`, and under the
+prefixes that are named as `outside` values over what is said there, are kept as blobs by hash, and the key holds the hash. That bounds what a page or a transaction can weigh:
 `PAGE` inline values fit into gRPC's 4 MiB, and a whole transaction into etcd's 1.5 MiB, whatever is in them.
 
 A write that got no answer is sent again as it was. Should its comparisons fail then, the keys themselves tell whether the first attempt had taken
@@ -15,20 +15,24 @@ effect. Only when no member answers at all does the outcome stay unknown (`Outco
 import asyncio
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import MappingProxyType
 
 from aetcd import rpc
 
-from federator.kernel.errors import Damaged, StoreConflict
+from federator.kernel.errors import Damaged, Invalid, StoreConflict, Unavailable
 from federator.ports import Blobs, Item, Page, Put, Transaction
 from federator.settings import EtcdSettings
-from federator.store.etcd_link import Answer, EtcdLink, Member, read_credentials, read_endpoints
+from federator.store.etcd_link import EtcdLink, Member, read_credentials, read_endpoints
 from federator.store.etcd_upkeep import Upkeep
+from federator.store.etcd_writer import Outcome, Writer
 from federator.store.transactions import MAX_OPERATIONS, check_key, check_range, check_transaction
 
 INLINE_BYTES = 8192
+NOTHING: Mapping[str, int] = MappingProxyType({})
 PAGE = 400
 """Keys in one page: 400 of at most 8 KiB and their keys are below 4 MiB."""
+RESTORING = b"restoring"
 AFTER_ASCII = b"\x80"
 INLINE, OUTSIDE = b"\0", b"\1"
 """The first byte of each stored value."""
@@ -42,20 +46,32 @@ class EtcdStore:
 
     MAX_OPERATIONS = MAX_OPERATIONS
 
-    def __init__(self, link: EtcdLink, settings: EtcdSettings, blobs: Blobs, outside: Sequence[str]) -> None:
+    def __init__(
+        self, link: EtcdLink, settings: EtcdSettings, blobs: Blobs, outside: Mapping[str, int]
+    ) -> None:
         self.link = link
+        self._writer = Writer(link)
         self._blobs = blobs
-        self._outside = tuple(outside)
+        self._outside = outside
         self._root = settings.prefix.rstrip("/").encode() + b"/"
         self.data = self._root + b"data/"
         self._incarnation = ""
         self.lineage = ""
         """A random name that outlives restores: of which store this is a state."""
+        self.half_restored = False
+        """Whether a restore was begun and has not come to its end."""
         self.upkeep = Upkeep(link, blobs, self.data, settings)
 
     @classmethod
-    async def open(cls, settings: EtcdSettings, blobs: Blobs, *, outside: Sequence[str] = ()) -> "EtcdStore":
-        """Connect, and make the store if it is not there yet. Raises `Unavailable` when the cluster does not answer."""
+    async def open(
+        cls,
+        settings: EtcdSettings,
+        blobs: Blobs,
+        *,
+        outside: Mapping[str, int] = NOTHING,
+        to_restore: bool = False,
+    ) -> "EtcdStore":
+        """Connect, and make the store if it is not there yet. Raises `Unavailable` when the cluster does not answer, `Invalid` when a restore has not come to its end."""
         addresses, secure = read_endpoints(settings.endpoints)
         credentials = (
             read_credentials(settings.ca_file, settings.cert_file, settings.key_file) if secure else None
@@ -63,6 +79,8 @@ class EtcdStore:
         store = cls(EtcdLink(addresses, credentials, settings.patience_s), settings, blobs, outside)
         try:
             await store._name()
+            if not to_restore:
+                store.refuse_half()
         except BaseException:
             await store.link.close()
             raise
@@ -101,15 +119,17 @@ class EtcdStore:
     async def commit(self, transaction: Transaction) -> int:
         """Do it atomically and durably; return its revision. Raises `StoreConflict` when a comparison fails."""
         check_transaction(transaction)
+        if self._writer.full:
+            raise Unavailable("too many transactions are waiting for the etcd cluster already")
         request = await self._request(transaction)
-        answer = await self.link.call(_txn, request, writes=True)
-        if answer.message.succeeded:
-            return int(answer.message.header.revision)
-        if answer.repeated:
+        outcome = await self._writer.send(request)
+        if outcome.message.succeeded:
+            return outcome.revision
+        if outcome.repeated:
             written = await self._written(request, transaction)
             if written is not None:
                 return written
-        raise StoreConflict(_first_changed(transaction, answer))
+        raise StoreConflict(_first_changed(transaction, outcome))
 
     async def _request(self, transaction: Transaction) -> rpc.TxnRequest:
         """What etcd is sent."""
@@ -133,10 +153,58 @@ class EtcdStore:
         await self.link.call(lambda member: member.kv.Put, put, writes=True)
         return self._incarnation
 
+    def refuse_half(self) -> None:
+        """Raise `Invalid` when a restore has not come to its end."""
+        if self.half_restored:
+            raise Invalid(
+                "this store was being restored, and not all of it is there",
+                field="$.store.etcd",
+                remedy="run federator store restore again",
+            )
+
+    async def revision(self) -> int:
+        """The present one."""
+        request = rpc.RangeRequest(key=self._root, count_only=True)
+        return int((await self.link.call(_range, request)).message.header.revision)
+
+    async def rows_at(self, revision: int) -> AsyncIterator[tuple[str, bytes]]:
+        """All keys and values as they were at that revision. Raises `Permanent` once it is compacted away."""
+        first, last = self.data, self.data + AFTER_ASCII
+        while True:
+            request = rpc.RangeRequest(key=first, range_end=last, limit=PAGE, revision=revision)
+            message = (await self.link.call(_range, request)).message
+            for item in await self._items(message.kvs):
+                yield item.key, item.value
+            if not message.more:
+                return
+            first = message.kvs[-1].key + b"\0"
+
+    async def begin_restore(self) -> None:
+        """Have nobody open the store before `end_restore`."""
+        put = rpc.PutRequest(key=self._root + RESTORING, value=b"1")
+        await self.link.call(lambda member: member.kv.Put, put, writes=True)
+
+    async def call_off_restore(self) -> None:
+        """Take back `begin_restore`, as long as nothing else was changed."""
+        request = rpc.TxnRequest(success=[_delete(self._root + RESTORING)])
+        await self.link.call(_txn, request, writes=True)
+
+    async def end_restore(self, lineage: str) -> str:
+        """Adopt what was restored, as a state of that store; empty: of the present one. Returns the new incarnation."""
+        self.lineage = lineage or self.lineage
+        self._incarnation = secrets.token_hex(8)
+        names = {b"incarnation": self._incarnation, b"lineage": self.lineage}
+        puts = [rpc.PutRequest(key=self._root + key, value=name.encode()) for key, name in names.items()]
+        whole = [_delete(self._root + RESTORING), *(rpc.RequestOp(request_put=put) for put in puts)]
+        await self.link.call(_txn, rpc.TxnRequest(success=whole), writes=True)
+        return self._incarnation
+
     async def close(self) -> None:
-        """End the upkeep and all connections."""
+        """End the upkeep and all connections, once what is being written is written."""
+        await self._writer.finish()
         await self.upkeep.stop()
         await self.link.close()
+        await asyncio.to_thread(self._blobs.close)
 
     async def _name(self) -> None:
         """Read the names; whoever comes first makes them."""
@@ -148,6 +216,8 @@ class EtcdStore:
         await self.link.call(_txn, request, writes=True)
         found = [(await self.link.call(_range, rpc.RangeRequest(key=key))).message.kvs[0] for key in keys]
         self._incarnation, self.lineage = (kv.value.decode() for kv in found)
+        restoring = await self.link.call(_range, rpc.RangeRequest(key=self._root + RESTORING))
+        self.half_restored = bool(restoring.message.kvs)
 
     def _compare(self, key: str, revision: int) -> rpc.Compare:
         return _unchanged(self.data + key.encode(), revision)
@@ -164,7 +234,8 @@ class EtcdStore:
         ]
 
     def _is_outside(self, put: Put) -> bool:
-        return len(put.value) > INLINE_BYTES or put.key.startswith(self._outside)
+        most = (size for prefix, size in self._outside.items() if put.key.startswith(prefix))
+        return len(put.value) > next(most, INLINE_BYTES)
 
     async def _put(self, put: Put) -> rpc.PutRequest:
         key = self.data + put.key.encode()
@@ -193,9 +264,11 @@ class EtcdStore:
         return int(revisions.pop() if revisions else message.header.revision)
 
     async def _items(self, kvs: Sequence[rpc.KeyValue]) -> list[Item]:
-        if any(kv.value[:1] == OUTSIDE for kv in kvs):
-            return await asyncio.to_thread(lambda: [self._item(kv) for kv in kvs])
-        return [self._item(kv) for kv in kvs]
+        outside = {kv.key: kv for kv in kvs if kv.value[:1] == OUTSIDE}
+        # Side by side: where they are in a bucket, each waits for its server.
+        read = await asyncio.gather(*(asyncio.to_thread(self._item, kv) for kv in outside.values()))
+        items = dict(zip(outside, read, strict=True))
+        return [items.get(kv.key) or self._item(kv) for kv in kvs]
 
     def _item(self, kv: rpc.KeyValue) -> Item:
         value = kv.value[1:]
@@ -205,7 +278,7 @@ class EtcdStore:
             if kept is None or not kept.startswith(head):
                 raise Damaged(
                     f"{kv.key.decode()} is kept outside etcd, under {value.decode()}, and is not there",
-                    remedy="give all dispatchers the same `store.etcd.shared_dir`, and restore what it held",
+                    remedy="give all dispatchers the same `store.etcd.shared_dir` or `store.s3`, and restore what it held",
                 )
             value = kept[len(head) :]
         return Item(kv.key[len(self.data) :].decode(), value, kv.mod_revision)
@@ -231,8 +304,8 @@ def _look(key: bytes, *, keys_only: bool = False) -> rpc.RequestOp:
     return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=keys_only))
 
 
-def _first_changed(transaction: Transaction, answer: Answer) -> str:
-    for compare, op in zip(transaction.compares, answer.message.responses, strict=True):
+def _first_changed(transaction: Transaction, outcome: Outcome) -> str:
+    for compare, op in zip(transaction.compares, outcome.message.responses, strict=True):
         kvs = op.response_range.kvs
         if (kvs[0].mod_revision if kvs else 0) != compare.revision:
             return compare.key

@@ -30,6 +30,9 @@ WHERE key >= :prefix AND key < :end AND key > :after
 ORDER BY key
 LIMIT :limit;
 
+-- name: list_all
+SELECT key, value FROM item ORDER BY key;
+
 -- name: list_expiring
 SELECT key, expires_in_s FROM item WHERE expires_in_s IS NOT NULL;
 

@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import sqlite3
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -71,6 +72,7 @@ def open_writing(path: Path) -> sqlite3.Connection:
 
     Raises `Permanent` for a file that this version cannot use, and has then changed nothing in it.
     """
+    _refuse_half(path)
     # Made here so that nobody else may read it; SQLite gives its log the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -93,6 +95,72 @@ def open_reading(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA query_only = ON")
     return connection
+
+
+def rows_at_once(path: Path, name_key: str) -> tuple[str, str, int, Iterator[tuple[str, bytes]]]:
+    """Incarnation, the name under that key or nothing, revision and all rows as they are at this moment, whoever writes meanwhile. Raises what the file's errors mean."""
+    _refuse_half(path)
+    connection = open_reading(path)
+    try:
+        _check(connection, path)
+        connection.execute("BEGIN")
+        incarnation, revision = connection.execute(QUERIES["get_store"]).fetchone()
+        named = connection.execute(QUERIES["get_item"], {"key": name_key}).fetchone()
+    except sqlite3.Error as error:
+        connection.close()
+        raise describe(error, path) from error
+    return incarnation, named[1].decode() if named else "", revision, _rows(connection, path)
+
+
+def _rows(connection: sqlite3.Connection, path: Path) -> Iterator[tuple[str, bytes]]:
+    with contextlib.closing(connection):
+        try:
+            yield from connection.execute(QUERIES["list_all"])
+        except sqlite3.Error as error:
+            raise describe(error, path) from error
+
+
+def half_replaced(path: Path) -> Path:
+    """The file that is there while another store takes the place of this one."""
+    return path.with_name(f"{path.name}.half-restored")
+
+
+def put_in_place(path: Path, new: Path, aside: str) -> None:
+    """Put `new` in the place of the store, which gets the ending `aside`. The caller has locked it.
+
+    In several steps: until the last is on disk nobody opens the store, whatever stops us. The old file is made whole by itself before, so far as it can be read.
+    """
+    if path.exists():
+        with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    mark = half_replaced(path)
+    mark.touch(mode=0o600)
+    _sync(mark)
+    _sync(path.parent)
+    # The log of the old file must never meet the new one: it goes first.
+    for ending in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(f"{path.name}{ending}").rename(path.with_name(f"{path.name}.{aside}{ending}"))
+    new.rename(path)
+    _sync(path.parent)
+    mark.unlink()
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_half(path: Path) -> None:
+    if half_replaced(path).exists():
+        raise Permanent(
+            f"the store {path} was being restored, and its files are not all in place",
+            remedy="run federator store restore again",
+        )
 
 
 def adopt(path: Path) -> str:

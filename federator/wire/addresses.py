@@ -1,9 +1,11 @@
 """How people name jobs: by id or name, and tasks of an array by their indices in brackets, as in `sweep[3]` or `sweep[3-7]`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from federator.kernel.errors import Invalid
+from federator.model.arrays import Indices
 from federator.model.jobs import Job
 from federator.wire.fields import indices
 
@@ -18,7 +20,7 @@ class Address(NamedTuple):
 
     name: str
     """Id or name of a job, or of an array."""
-    indices: tuple[int, ...] = ()
+    indices: Indices = Indices(())
     """The tasks of it, in growing order; empty: none in particular."""
 
 
@@ -44,14 +46,23 @@ def names_array(name: str, job: Job) -> bool:
 
 
 def in_ranges(indices: Sequence[int]) -> str:
-    """Indices in growing order as people write them: `0-3,7`."""
-    spans: list[list[int]] = []
-    for index in indices:
-        if spans and spans[-1][1] == index - 1:
-            spans[-1][1] = index
-        else:
-            spans.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    """Indices in growing order as people write them: `0-3,7`, `0-99:5`."""
+    return str(Indices.of(indices))
+
+
+def one_task(name: str, indices: str, tasks: int, ended: Mapping[str, str], verb: str) -> Invalid:
+    """That a verb is about one task of an array, which is named: the first that failed, where any did.
+
+    `ended`: by how they ended, the indices of tasks, as `ArrayDetail` has both.
+    """
+    failed = next((which for why, which in ended.items() if why.startswith("FAILED")), "")
+    first = re.split("[-,]", failed or indices)[0]
+    which = "the first that failed" if failed else "one of them"
+    return Invalid(
+        f"{name} is an array of {tasks} task{'s' if tasks != 1 else ''}",
+        field="JOB",
+        remedy=f"name {which}: federator {verb} '{name}[{first}]'",
+    )
 
 
 def label_of_all(jobs: Sequence[Job]) -> str:

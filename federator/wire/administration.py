@@ -31,11 +31,13 @@ class MyNotifications(msgspec.Struct, frozen=True, kw_only=True):
     """and at which a webhook."""
 
 
-class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PolicyRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """POST /v1/policies and /v1/policies/validate: YAML text of the whole new set, and why."""
 
     text: str
     reason: str = ""
+    instead_of: int | None = None
+    """It is applied only while this version is in force: who has changed the set that he read changes no other."""
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True):

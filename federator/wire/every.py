@@ -78,7 +78,7 @@ class Every(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     """A run that could not be submitted so long after it was due, because no dispatcher was there or the last run was not over, is left out. Left out: until the next is due."""
     keep: Annotated[int, msgspec.Meta(ge=1, le=MOST_KEPT)] = Recurrence().keep
-    """So many runs that are over are kept, the newest; none goes before the seven days that all jobs are promised."""
+    """So many runs that are over are kept whole, the newest; none goes before the seven days that all jobs are promised. Of older ones the archive has what is on record, without logs and outputs; what has moved there whole, because very many jobs have ended since, goes by its age alone."""
 
 
 def repeated(

@@ -5,8 +5,9 @@ with the JSON Schema that editors are told; `federator.wire.records` reads recor
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -21,6 +22,7 @@ from federator.kernel.quantities import (
     parse_size_bytes,
     parse_usd,
 )
+from federator.model.arrays import Indices, Run
 from federator.wire.nearest import nearest
 
 T = TypeVar("T")
@@ -30,7 +32,8 @@ MAX_TEXT = 64 * 1024
 MAX_WORDS = 1000
 MAX_USD = 1e9
 MAX_PATIENCE_S = 7 * 86400.0
-MAX_ARRAY_TASKS = 100_000
+MAX_INTERLEAVED = 100_000
+"""Tasks of an array whose ranges overlap, as in `0-10:2,1-11:2`."""
 MAX_ARRAY_INDEX = 9_999_999
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
@@ -94,10 +97,15 @@ def name(value: object, path: str) -> str:
     return word
 
 
+def is_job_id(word: str) -> bool:
+    """Whether it is the id of a job, or of an array."""
+    return bool(_JOB_ID.fullmatch(word))
+
+
 def name_or_id(value: object, path: str) -> str:
     """What names a job: its name or its id."""
     word = text(value, path)
-    return word if _JOB_ID.fullmatch(word) else name(word, path)
+    return word if is_job_id(word) else name(word, path)
 
 
 def queue(value: object, path: str) -> str:
@@ -220,6 +228,18 @@ def instant(value: object, path: str) -> float:
     return _parsed(parse_instant, text(value, path, limit=100), path)
 
 
+def deadline(value: object, path: str) -> float:
+    """An instant, as `instant`; who writes a duration is told where that goes."""
+    given = text(value, path, limit=100)
+    try:
+        parse_duration_s(given)
+    except ValueError:
+        return instant(given, path)
+    raise Invalid(
+        f"{given!r} is a duration, not an instant", field=path, remedy=f"write finish_within: {given}"
+    )
+
+
 def instant_at(value: object, path: str, *, now: float) -> float:
     """An instant after `now`, in seconds since the epoch."""
     at = instant(value, path)
@@ -238,7 +258,7 @@ def moment_at(value: object, path: str, *, now: float) -> float:
     return instant_at(written, path, now=now)
 
 
-def array(value: object, path: str) -> tuple[tuple[int, ...], int | None]:
+def array(value: object, path: str) -> tuple[Indices, int | None]:
     """Indices, and how many tasks may run at once where it is said, as in `0-99%4`."""
     if not isinstance(value, str) or "%" not in value:
         return indices(value, path), None
@@ -249,19 +269,22 @@ def array(value: object, path: str) -> tuple[tuple[int, ...], int | None]:
     return indices(spans, path), int(most)
 
 
-def indices(value: object, path: str) -> tuple[int, ...]:
+def indices(value: object, path: str) -> Indices:
     """`0-99`, `0-9,20`, every fifth of `0-99:5`, or one index, in growing order."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(whole(value, path, low=0, high=MAX_ARRAY_INDEX))
     written = text(value, path, limit=10_000)
-    spans = [_span(part.strip(), path) for part in written.split(",")]
-    tasks = sum(len(span) for span in spans)
-    if tasks > MAX_ARRAY_TASKS:
-        raise Invalid(f"has {tasks} tasks", field=path, remedy=f"write at most {MAX_ARRAY_TASKS}")
+    spans = sorted((_span(part.strip(), path) for part in written.split(",")), key=lambda span: span[0])
+    if all(before[-1] < after[0] for before, after in pairwise(spans)):
+        return Indices(Run(span[0], len(span), span.step) for span in spans)
+    tasks = sum(map(len, spans))
+    if tasks > MAX_INTERLEAVED:
+        remedy = "write ranges of which none begins before another ends"
+        raise Invalid(f"has {tasks} tasks in ranges that overlap", field=path, remedy=remedy)
     found = sorted({index for span in spans for index in span})
     if len(found) != tasks:
         raise Invalid("lists an index twice", field=path, remedy="write each index once")
-    return tuple(found)
+    return Indices.of(found)
 
 
 def _span(part: str, path: str) -> range:
@@ -330,16 +353,11 @@ NameOrId = Annotated[str, written(name_or_id, pattern=f"^{NAME.pattern}$")]
 QueuePath = Annotated[str, written(queue, pattern=f"^{NAME.pattern}(/{NAME.pattern})*$")]
 Duration = Annotated[float, duration("4h", "90s")]
 Patience = Annotated[float, duration("30m", low_s=0.0, high_s=MAX_PATIENCE_S)]
-Instant = Annotated[
-    float,
-    written(
-        instant,
-        "2026-12-01T08:00:00Z",
-        pattern=r"^\s*\d{4}.*[Tt ].*([Zz]|[+-]\d{2}(:?\d{2}){0,2}(\.\d+)?)\s*$",
-    ),
-]
+_INSTANT = r"^\s*\d{4}.*[Tt ].*([Zz]|[+-]\d{2}(:?\d{2}){0,2}(\.\d+)?)\s*$"
+Instant = Annotated[float, written(instant, "2026-12-01T08:00:00Z", pattern=_INSTANT)]
+Deadline = Annotated[float, written(deadline, "2026-12-01T08:00:00Z", pattern=_INSTANT)]
 Array = Annotated[
-    tuple[tuple[int, ...], int | None],
+    tuple[Sequence[int], int | None],
     written(array, "0-99", "0-9,20", "0-99:5", "0-99%4", type=["string", "integer"]),
 ]
 MONEY = r"\s*\$?\s*\d+(\.\d+)?\s*(USD)?\s*"

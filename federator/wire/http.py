@@ -12,11 +12,17 @@ from federator.model.capacity import BurstEvidence, Pool, Shape
 from federator.model.identity import Scope
 from federator.model.jobs import Job, JobSpec, label_of
 from federator.model.placements import Part, Used
-from federator.model.plans import Explanation, Waiting
+from federator.model.plans import ArrayPreview, Explanation, Waiting
 from federator.model.reasons import Reason
 from federator.model.series import Recurrence, SeriesNote
 from federator.model.sites import AilingGpu, LocalWork
+from federator.wire.accelerators import MAX_GPUS_PER_NODE
+from federator.wire.forms import Nodes
 from federator.wire.rights import QueueRights
+from federator.wire.sizes import MAX_CPUS
+
+MAX_SITES_LENGTH = 10_000
+"""Of a text that names sites, in characters."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -33,11 +39,16 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """Answer to a submission, durable by then. `jobs` has one id per array task. `repeated`: the client id was known."""
+    """Answer to a submission, durable by then. `jobs` has one id per array task, of the first 10,000. `repeated`: the client id was known."""
 
     jobs: tuple[str, ...]
     name: str
     repeated: bool = False
+    array: str = ""
+    """The id of the array, and how many tasks it has; of a single job empty and 0."""
+    tasks: int = 0
+    pipeline: str = ""
+    """Of a file with `steps`: the id of the pipeline; then `jobs` has the id of each step's job or array, each behind those that it follows."""
     series: str = ""
     """Of a file with `every`: the series that it began, or that it is the file of now. Its jobs come when they are due."""
     next_at: float | None = None
@@ -62,6 +73,21 @@ class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_cost: str | None = None
     max_duration: str | None = None
     value: str | None = None
+    models: Annotated[str, msgspec.Meta(max_length=500)] | None = None
+    """The GPU models that will do, as `A100|H100`; `none`: any. This and what stands below is of a job that waits, and all but sites of one that may run in one form only."""
+    nodes: Nodes | None = None
+    gpus: Annotated[int, msgspec.Meta(ge=1, le=MAX_GPUS_PER_NODE)] | None = None
+    """Whole GPUs per node, of a job that asks for such."""
+    gpu_memory: Annotated[str, msgspec.Meta(max_length=50)] | None = None
+    """What each GPU has at least; `none`: any."""
+    cpus: Annotated[float, msgspec.Meta(ge=0.001, le=MAX_CPUS)] | None = None
+    """Cores per node."""
+    memory: Annotated[str, msgspec.Meta(max_length=50)] | None = None
+    """Memory per node; `none`: any."""
+    sites: Annotated[str, msgspec.Meta(max_length=MAX_SITES_LENGTH)] | None = None
+    """Only these sites, as `north|south`; `none`: any."""
+    not_sites: Annotated[str, msgspec.Meta(max_length=MAX_SITES_LENGTH)] | None = None
+    """Any site but these; `none`: any."""
 
 
 Verb = Literal["cancel", "hold", "release", "requeue", "update"]
@@ -97,7 +123,7 @@ class ActedOn(msgspec.Struct, frozen=True):
     status: dict[str, int]
     """How many are in each status now."""
     because: str = ""
-    """Why, of the first."""
+    """Why, of the first that was changed; of the first of all where none was."""
     left_because: str = ""
     """Why the first of those was left, and what would be right."""
 
@@ -170,6 +196,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     finish_high_at: float | None = None
     before: int | None = None
     """Of a job that waits: so many that wait, too, are to start before it."""
+    may: tuple[Scope, ...] = ()
+    """What who asks may do with it: `read` what it keeps to itself and wrote, `change` it, run commands inside (`exec`). Only where one job is asked for (GET)."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +247,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """The series that it is a run of."""
     width: str = ""
     """Of a job of several forms, how wide it runs or may run: `2 of 1-8 nodes`. `nodes` and `gpus` are what it has, or asks for first."""
+    team: str = ""
+    """The team that it runs under."""
+    may_change: bool = False
+    """Whether who asks for the list may hold, release, requeue, cancel or change it."""
 
     @property
     def label(self) -> str:
@@ -270,7 +302,9 @@ class ArrayDetail(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     spec: JobSpec
     tasks: dict[str, int]
-    """How many are in each status."""
+    """How many are in each status,"""
+    unexpanded: int = 0
+    """and how many of those that wait are no jobs yet: they become jobs in the order of their indices as others start."""
     at_once: int | None = None
     """So many may run at once."""
     after: tuple[str, ...] = ()
@@ -341,6 +375,45 @@ class PoolRow(msgspec.Struct, frozen=True):
     """What is on each of its shared GPUs."""
 
 
+class GpuHolder(msgspec.Struct, frozen=True):
+    """A job that has a GPU, or a part of it; without its id where it is not shown to whoever asks."""
+
+    job: str
+    name: str
+
+
+class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How busy a GPU of a site is, as its host has told it last."""
+
+    member: str
+    pool: str
+    host: str
+    gpu: int
+    busy_percent: int | None = None
+    memory_mib: int = 0
+    power_w: int | None = None
+    told_at: float
+    jobs: tuple[GpuHolder, ...] = ()
+    """Ours that hold it, or parts of it."""
+
+
+class GpuPoint(msgspec.Struct, frozen=True):
+    """Use of a GPU from that moment to the next point, on average."""
+
+    at: float
+    busy_percent: float
+    memory_mib: float
+    power_w: float | None = None
+
+
+class GpuCurve(msgspec.Struct, frozen=True):
+    """Use over time of one GPU that a job's newest attempt has, oldest first; in at most 64 points."""
+
+    member: str
+    gpu: int
+    points: tuple[GpuPoint, ...]
+
+
 class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
     """A host of a site, and how it is. `age_s` is that of its last report; None: not heard since the dispatcher started."""
 
@@ -358,6 +431,7 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     status: str
+    """That of its hosts, the worst; `DRAINING` or `PAUSED` where people or the site have said so, `UNRENTED` of a cloud of which nothing is rented."""
     region: str = ""
     labels: dict[str, str] = {}
     gpus: int | float = 0
@@ -382,6 +456,8 @@ class SiteRow(msgspec.Struct, frozen=True, kw_only=True):
     """Whose work it takes, in words; empty: everybody's."""
     hosts: tuple[MemberRow, ...] = ()
     """Its members one by one; the number `members` leaves out those that were declared dead."""
+    gpu_use: tuple[GpuRow, ...] = ()
+    """How busy each of its GPUs is, as far as hosts tell; of a site that is asked for alone."""
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -477,6 +553,21 @@ class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
     """When the period ends."""
 
 
+class SpentPoint(msgspec.Struct, frozen=True):
+    """So much was spent by then."""
+
+    at: float
+    usd: float
+
+
+class Spending(msgspec.Struct, frozen=True, kw_only=True):
+    """What was spent under a cap over its present period, from `since` to now: a line from point to point."""
+
+    cap: BudgetRow
+    since: float
+    points: tuple[SpentPoint, ...]
+
+
 class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """POST /v1/tokens: a person's token (`role`) or an agent's one-time join token (`site` and `kind`)."""
 
@@ -559,6 +650,12 @@ class Preview(msgspec.Struct, frozen=True):
     cost_usd: float | None = None
     notes: tuple[str, ...] = ()
     """What whoever wrote it may not expect, though nothing is wrong with it."""
+    launch: tuple[str, ...] = ()
+    """Of a job with a framework, what each rank runs: the launcher with the job's command inside."""
+    file: dict[str, Any] | None = None
+    """The job file as data, where it came as YAML: what forms are filled with."""
+    array: ArrayPreview | None = None
+    """Of an array of up to 2,000 tasks, all of them together; the rest of the answer is about one task."""
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,17 +6,20 @@ is silently dropped is worse than an error. `docs/reference/job-file.md` describ
 """
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from federator.kernel.errors import FederatorError, Invalid, NotSupported
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_duration
-from federator.model.jobs import APART, Checkpoint, Follows, JobSpec, Notify, Retry
+from federator.model.arrays import Indices
+from federator.model.jobs import APART, FIRST, Checkpoint, Follows, JobSpec, Notify, Retry
 from federator.model.series import Overlap
 from federator.wire import fields
 from federator.wire.accelerators import Model
@@ -28,8 +31,8 @@ from federator.wire.fields import (
     MONEY,
     PAIRS,
     Array,
+    Deadline,
     Duration,
-    Instant,
     Money,
     Name,
     Patience,
@@ -40,12 +43,14 @@ from federator.wire.fields import (
     written,
 )
 from federator.wire.forms import Nodes, RequestedResources, Scaling, asked_of
-from federator.wire.inputs import Inputs, Place, inputs_of
+from federator.wire.inputs import Inputs, Place, inputs_from, inputs_of
+from federator.wire.launchers import FrameworkFile, framework_of, launch_of, success_of
+from federator.wire.launchers import Name as FrameworkName
 from federator.wire.needs import Image, Secrets
 from federator.wire.records import decode
 from federator.wire.sizes import Sizes
 from federator.wire.whereabouts import Labels, Placement, placement_of
-from federator.wire.yamltext import Document, read_document
+from federator.wire.yamltext import Document
 
 LEAST_BEYOND_GRACE_S = 30.0
 """So much longer than its grace must a job's stop_within be, so that a late answer or two does not stop it."""
@@ -69,7 +74,18 @@ _LAUNCHERS = {
 }
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+T = TypeVar("T")
 _encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def _no_steps(value: object, path: str) -> dict[str, object]:
+    """A pipeline is read by `federator.wire.steps`, where one is taken."""
+    del value
+    raise Invalid(
+        "makes this a pipeline, and one job is wanted",
+        field=path,
+        remedy="use federator submit, or POST /v1/jobs, for the whole file",
+    )
 
 
 def _argument(value: object, path: str) -> str:
@@ -162,6 +178,7 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         "job_recovery": "retry", "commands": "run", "cmd": "run", "script": "run", "depends_on": "after", "dependency": "after",
         "any_of": "resources.any_of", "ordered": "resources.ordered", "gpus": "resources.gpus", "gpu": "resources.gpus", "accelerators": "resources.gpus", "cpus": "resources.cpus",
         "memory": "resources.memory", "shm": "resources.shm", "sites": "placement.sites", "kinds": "placement.kinds",
+        "launcher": "framework", "success_policy": "success", "successPolicy": "success",
         "schedule": "every", "cron": "every", "periodic": "every", "concurrency": "overlap", "concurrencyPolicy": "overlap", "environment": "env", "envs": "env", "grace": "checkpoint.grace", "mail_type": "notify", "notifications": "notify", "email": "notify", "working_dir": "workdir",
     }  # fmt: skip
     """What other systems call the same things."""
@@ -170,6 +187,10 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line or script for `/bin/sh`, run once per node. Exactly one of `run` and `command` is needed; nothing else is."""
     command: tuple[Annotated[str, written(_argument, type=["string", "integer"])], ...] | None = None
     """A program and its arguments, such as `[python, train.py]`, without a shell."""
+    framework: FrameworkName | FrameworkFile | None = None
+    """What the command is written for: its launcher starts the command in the gang. `torchrun`, `deepspeed`, `mpi` and `tensorflow` run it once per process; `ray`, `dask` and `spark` once, on rank 0, beside their cluster."""
+    success: Literal["all", "first"] | None = None
+    """Whose end is the job's: that of `all` ranks, or of the `first`, rank 0, at which the others are stopped. A rank that fails ends the job with either. Left out: as the framework has it, else `all`."""
     name: Name | None = None
     """What people call the job. Need not be unique. Left out: the program's name."""
     queue: QueuePath | None = None
@@ -210,7 +231,7 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Expected run time on the first GPU model named. Left out: learned from the history of the same name and queue."""
     speed: dict[Model, Annotated[float, Meta(ge=0.001, le=1000)]] = {}
     """Relative throughput by GPU model, such as `{A100: 1.0, H100: 1.9}`; corrected by how long jobs of its name took on several models. Left out: equal."""
-    deadline: Instant | None = None
+    deadline: Deadline | None = None
     """When it should be finished. Missing it is recorded, not punished: the job goes on. Left out: the queue's budget."""
     finish_within: Annotated[float, duration("12h")] | None = None
     """The same, counted from submission. One of the two."""
@@ -251,6 +272,11 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of what you are told by mail or webhook, where your dispatcher knows how to reach you: `[end, fail, deadline-at-risk, idle-gpus, start]`. What happens close together comes in one message."""
     client_id: Annotated[str, fields.short(200)] | None = None
     """Sent again, it gives the first answer instead of a second job."""
+    steps: (
+        Annotated[dict[str, object], written(_no_steps, "{prepare: {run: …}, train: {…}}", type="object")]
+        | None
+    ) = None
+    """Makes the file a [pipeline](../howto/pipelines.md): job files by name, at most 32, that follow each other and read each other's outputs by these names, submitted together or not at all. What stands beside `steps` holds for all that do not say otherwise; a step's job is called `NAME.STEP`."""
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +295,7 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()
     after_how: tuple[Follows, ...] = ()
     """What each of those must come to; empty: all of them to success."""
-    array: tuple[int, ...] = ()
+    array: Indices = Indices(())
     """Indices in growing order; empty: not an array."""
     at_once: int | None = None
     """So many tasks of the array may run at once."""
@@ -281,15 +307,15 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What whoever wrote it may not expect, though nothing is wrong with it."""
 
 
-def read_job_text(text: str, *, now: float) -> JobRequest:
-    """A job file's YAML into a request. Raises `Invalid`, `NotSupported` or `TooLarge`, with the line where one is known."""
-    return read_job_document(read_document(text), now=now)
-
-
 def read_job_document(document: Document, *, now: float) -> JobRequest:
     """As `read_job`, with the line of the fault in its message."""
+    return read_in_lines(document, partial(read_job, now=now))
+
+
+def read_in_lines(document: Document, read: Callable[[object], T]) -> T:
+    """What `read` makes of a document, with the line of the fault in its message."""
     try:
-        return read_job(document.value, now=now)
+        return read(document.value)
     except FederatorError as error:
         raise with_line(document, error) from None
 
@@ -316,8 +342,10 @@ def read_job(document: object, *, now: float) -> JobRequest:
             remedy="raise max_duration",
         )
     after, after_how = followed(file.after)
+    sources = inputs_from(file.inputs, set(zip(after, after_how, strict=False)), "$.inputs")
+    implied = tuple(dict.fromkeys(each.job for each in sources if each.job not in after))
     return JobRequest(
-        spec=spec,
+        spec=replace(spec, inputs_from=sources or UNSET),
         queue=file.queue,
         team=file.team,
         priority=file.priority,
@@ -326,9 +354,9 @@ def read_job(document: object, *, now: float) -> JobRequest:
         must=file.value == "must",
         max_cost_usd=file.max_cost,
         max_duration_s=file.max_duration,
-        after=after,
-        after_how=after_how,
-        array=file.array[0],
+        after=after + implied,
+        after_how=after_how + (Follows.OK,) * len(implied) if after_how else (),
+        array=Indices.of(file.array[0]),
         at_once=file.array[1],
         notify=tuple(dict.fromkeys(file.notify)),
         client_id=file.client_id,
@@ -356,7 +384,7 @@ def _spec(file: JobFile, asked: RequestedResources) -> JobSpec:
         )
     if file.command is not None and not (file.command and file.command[0]):
         raise Invalid("names no program", field="$.command", remedy="write at least one word")
-    return JobSpec(
+    spec = JobSpec(
         name=file.name or default_name(file.run, file.command),
         run=file.run,
         command=file.command,
@@ -381,7 +409,24 @@ def _spec(file: JobFile, asked: RequestedResources) -> JobSpec:
         elastic=asked.elastic,
         ordered=asked.ordered,
         patience_s=file.patience,
+        success=FIRST if file.success == FIRST else UNSET,
     )
+    return spec if file.framework is None else _launched(spec, file)
+
+
+def _launched(spec: JobSpec, file: JobFile) -> JobSpec:
+    """With the launcher of its framework round its command."""
+    assert file.framework is not None
+    framework = framework_of(file.framework, "$.framework")
+    success = success_of(framework)
+    if success and file.success not in (None, success):
+        raise Invalid(
+            f"{framework.name} ends with its {success} rank: the others serve until they are stopped",
+            field="$.success",
+            remedy=f"write {success}, or leave it out",
+        )
+    launch = launch_of(framework, spec.asked)
+    return replace(spec, framework=framework, launch=launch, success=success or spec.success or UNSET)
 
 
 def default_name(run: str | None, command: tuple[str, ...] | None) -> str:

@@ -5,6 +5,7 @@ Documents that people write are read by `decode_json`, which takes no key twice:
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -16,6 +17,10 @@ from federator.kernel.errors import Invalid
 T = TypeVar("T")
 NAMED_BYTES = 2**16
 """In what is longer, the key that is written twice is not looked for."""
+DEEPEST = 500
+"""So many levels can be read, compared and written from wherever the code is by then: the decoder ends near 1000, less those of the calls around it."""
+_MARKS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]')
+"""Texts, which may hold brackets, and brackets. A text that does not end is taken as well, or it would be read again from each quote inside it."""
 
 
 class Reader(Generic[T]):
@@ -46,6 +51,25 @@ def _decoded(decode: Callable[[Any], T], data: bytes | str) -> T:
         raise msgspec.DecodeError("JSON is malformed: it is not UTF-8") from None
     except RecursionError:
         raise msgspec.DecodeError("JSON is nested too deeply") from None
+
+
+def cut(data: bytes, deepest: int = DEEPEST) -> bytes:
+    """JSON with a text in place of each list and mapping that is nested deeper: what lies there is wrong anyway, and the rest can be read."""
+    if data.count(b"[") + data.count(b"{") <= deepest:
+        return data
+    parts: list[bytes] = []
+    depth = since = 0
+    for mark in _MARKS.finditer(data):
+        sign = data[mark.start()]
+        if sign in b"[{":
+            if depth == deepest:
+                parts += (data[since : mark.start()], b'"nested too deeply"')
+            depth += 1
+        elif sign in b"]}":
+            depth -= 1
+            if depth == deepest:
+                since = mark.end()
+    return b"".join((*parts, data[since:])) if parts else data
 
 
 def decode_json(data: bytes) -> object:

@@ -17,18 +17,23 @@ from typing import Annotated
 
 import msgspec
 
+from federator.model.allotments import Allotment, LocalJob
 from federator.model.placements import DesiredEntry, PlacementReport, Used
-from federator.model.sites import SiteReport
+from federator.model.sites import GpuUse, SiteReport
 from federator.wire.jsontext import Reader
 from federator.wire.tunnel import Request
 
 PROTOCOL = 1
 MAX_MESSAGE_BYTES = 4 * 2**20
 MAX_STATUSES = 500
+MAX_GPUS = 1024
 PATH = "/agent/v1/link"
 
 OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES = "owner", "team", "tunnels", "terminals", "samples"
-"""Words of `Hello.knows`; the last also of `Welcome.takes`."""
+TRACES, GPU_USE, LOCAL_JOBS = "traces", "gpu-use", "local-jobs"
+"""Words of `Hello.knows`; `SAMPLES`, `GPU_USE` and `LOCAL_JOBS` also of `Welcome.takes`."""
+MAX_LOCAL_JOBS = 20
+MAX_ALLOTMENTS = 1000
 LONGEST_NAME = 200
 Text = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
 """A name: what is longer is none."""
@@ -50,7 +55,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True
     host: Text = ""
     """Where it runs, for people: host name and state directory."""
     knows: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ()
-    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `tunnels`, the message `Dial`, as `terminals`, `Exec.keep` and `Attach` in it; and `samples`, if it would say what its work uses."""
+    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `traces`, its `traced`, and, as `tunnels`, the message `Dial`, as `terminals`, `Exec.keep` and `Attach` in it; and `samples` and `gpu-use`, if it would say what its work uses, and how busy each GPU is; and `local-jobs`, if it admits jobs by itself while it is cut off."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):
@@ -108,10 +113,18 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     used: Used
 
 
-class Samples(msgspec.Struct, frozen=True, tag="samples", forbid_unknown_fields=True):
+class Samples(msgspec.Struct, frozen=True, tag="samples", forbid_unknown_fields=True, omit_defaults=True):
     """Telemetry: the newest replaces all older ones, and nothing is answered. At most MAX_STATUSES."""
 
     samples: Annotated[tuple[Sample, ...], msgspec.Meta(max_length=MAX_STATUSES)]
+    gpus: Annotated[tuple[GpuUse, ...], msgspec.Meta(max_length=MAX_GPUS)] = ()
+    """All GPUs of the host that are watched, when anything of them has changed; said only to a dispatcher that takes `gpu-use`."""
+
+
+class LocalJobs(msgspec.Struct, frozen=True, tag="local-jobs", forbid_unknown_fields=True):
+    """Jobs that the agent has admitted by itself; repeated until `Adopted` names them. Of their placements nothing is said before that."""
+
+    jobs: Annotated[tuple[LocalJob, ...], msgspec.Meta(max_length=MAX_LOCAL_JOBS)]
 
 
 class DesiredAck(msgspec.Struct, frozen=True, tag="desired-ack", forbid_unknown_fields=True):
@@ -143,6 +156,18 @@ class StatusAck(msgspec.Struct, frozen=True, tag="status-ack", forbid_unknown_fi
     seq: int
 
 
+class Allotments(msgspec.Struct, frozen=True, tag="allotments", forbid_unknown_fields=True):
+    """What the agent may admit by itself from now on while it is cut off: all of it. Sent only to agents that know it."""
+
+    allotments: Annotated[tuple[Allotment, ...], msgspec.Meta(max_length=MAX_ALLOTMENTS)]
+
+
+class Adopted(msgspec.Struct, frozen=True, tag="adopted", forbid_unknown_fields=True):
+    """These placements of `LocalJobs` are durable at the dispatcher, and so are their jobs: they are as all others from now on."""
+
+    placements: tuple[str, ...]
+
+
 class Dial(msgspec.Struct, frozen=True, tag="dial", forbid_unknown_fields=True):
     """Somebody who may wants a tunnel into a job: dial out a WebSocket for it, at `/agent/v1/tunnels/{tunnel}` under the session's ticket.
 
@@ -163,8 +188,8 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=
     retry_after_s: float | None = None
 
 
-Up = Hello | Proof | Report | Statuses | Samples | DesiredAck
-Down = Challenge | Welcome | Heard | Desired | StatusAck | Dial | Refusal
+Up = Hello | Proof | Report | Statuses | Samples | DesiredAck | LocalJobs
+Down = Challenge | Welcome | Heard | Desired | StatusAck | Allotments | Adopted | Dial | Refusal
 
 _encoder = msgspec.json.Encoder()
 _up: Reader[Up] = Reader(Up)
@@ -259,6 +284,24 @@ class KeyAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     member: str
 
 
+class OutputArchive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one host has collected of a job that another reads: a gzipped tar, by its hash."""
+
+    job: str
+    label: str
+    """What people call it."""
+    digest: str
+    size_bytes: int
+    below: str = ""
+    """The folder that it belongs in: of a task of an array that is read as a whole, its index."""
+
+
+class PlacementInputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of each of a placement's `inputs_from` the archives; of a gang's that of rank 0 is the first."""
+
+    found: tuple[tuple[OutputArchive, ...], ...]
+
+
 def key_bytes(member: str, public_key: str) -> bytes:
     """What is signed when a member's key gives way to another."""
     return f"federator-key-v{PROTOCOL}\n{member}\n{public_key}".encode()
@@ -267,5 +310,7 @@ def key_bytes(member: str, public_key: str) -> bytes:
 # Bulk, by the agent over HTTP with `Authorization: Bearer TICKET`:
 #   GET  /agent/v1/specs/{hash}                               a JobSpec as JSON (federator.model.jobs)
 #   GET  /agent/v1/blobs/{hash}                               a work directory: gzipped tar
+#   GET  /agent/v1/inputs/{placement}                         what it reads of the outputs of others (PlacementInputs)
+#   GET  /agent/v1/inputs/{placement}/{job}/{hash}            one archive of these: gzipped tar
 #   PUT  /agent/v1/logs/{placement}/{rank}?offset=N           bytes of a rank's log; answers {"length": N}
 #   PUT  /agent/v1/outputs/{placement}                        gzipped tar of what `outputs` matched, before the terminal status

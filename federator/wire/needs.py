@@ -23,7 +23,11 @@ TOGETHER = "together"
 """The ability to have all ranks of a gang on one host, or each on a host of its own."""
 DATA = "data"
 """The ability to bring a job its inputs, and to take its checkpoints to `checkpoint.uri`: that of a Kubernetes site whose file says how, and of all others."""
-RENTED = (FORMS, TOGETHER, DATA)
+LAUNCHERS = "launchers"
+"""The ability to run a job with a `framework`, and to end a gang with its rank 0. Of an agent that lacks it, the spec would be refused, as with `FORMS`."""
+OUTPUTS = "outputs"
+"""The ability to bring a job the outputs of others, from where the dispatcher keeps them."""
+RENTED = (FORMS, TOGETHER, LAUNCHERS, DATA, OUTPUTS)
 """What machines have that the dispatcher rents."""
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 
@@ -51,10 +55,20 @@ def needs_of(spec: JobSpec) -> tuple[str, ...]:
     """The words of a job's needs, sorted."""
     forms = (FORMS,) if spec.forms else ()
     together = (TOGETHER,) if spec.placement.together in (ON_ONE_HOST, APART) else ()
+    launchers = (LAUNCHERS,) if spec.framework or spec.success else ()
     image = (IMAGES,) if spec.image is not msgspec.UNSET else ()
     carried = spec.inputs or (spec.checkpoint is not None and spec.checkpoint.uri)
     data = (DATA,) if carried else ()
-    return (*forms, *together, *image, *data, *sorted(secret(name) for name in spec.secrets or ()))
+    outputs = (OUTPUTS,) if spec.inputs_from else ()
+    return (
+        *forms,
+        *together,
+        *launchers,
+        *image,
+        *data,
+        *outputs,
+        *sorted(secret(name) for name in spec.secrets or ()),
+    )
 
 
 def abilities_of(report: SiteReport) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ defaults. Times are seconds since the epoch, UTC.
 
 import msgspec
 
+from federator.kernel.errors import Invalid
 from federator.model.capacity import Offer
 from federator.model.jobs import Input
 from federator.model.sites import SiteKind
@@ -96,3 +97,13 @@ class RecordedWorld(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: float
     sites: tuple[RecordedSite, ...] = ()
     offers: tuple[RecordedOffer, ...] = ()
+
+    def usable(self) -> tuple[RecordedSite, ...]:
+        """The sites that have reported what they have and are not draining. Raises `Invalid` if there are none."""
+        sites = tuple(site for site in self.sites if site.pools and not site.draining)
+        if not sites:
+            raise Invalid(
+                "the dispatcher has no site that has reported what it has",
+                remedy="see 'federator sites', or give --world",
+            )
+        return sites

@@ -67,6 +67,10 @@ def _written(schema: Any, words: Mapping[str, dict[str, Any]]) -> Any:
     if "x-written" in schema:
         return schema["x-written"] | {key: schema[key] for key in ("examples",) if key in schema}
     found = {key: _written(each, words) for key, each in schema.items()}
+    for key in found.keys() & BOUNDS.keys():
+        # 1e6 and 1_000_000 are one and the same to Python, which keeps the type that was annotated first: that depends on what is imported when.
+        if isinstance(bound := found[key], float) and bound.is_integer():
+            found[key] = int(bound)
     if (name := found.get("$ref", "").rpartition("/")[2]) in words:
         del found["$ref"]
         found["enum"] = words[name]["enum"]

@@ -13,7 +13,8 @@ from federator.wire import fields
 from federator.wire.accelerators import MAX_WIDTHS, Gpus, read_widths
 
 MAX_CPUS = 4096
-Memory = Annotated[int, fields.size("256GiB", high_mib=64 * 2**20)]
+MAX_MEMORY_MIB = 64 * 2**20
+Memory = Annotated[int, fields.size("256GiB", high_mib=MAX_MEMORY_MIB)]
 
 
 def _cpus_milli(value: object, path: str) -> int:

@@ -22,6 +22,8 @@ DATA_BYTES = 2**15
 """Most bytes of a stream in one frame that we send."""
 MAX_FRAME_BYTES = 2**16
 """A longer frame ends its tunnel."""
+SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
+"""What is run where no command is named."""
 MAX_WORDS = 1000
 MAX_ERROR_LETTERS = 500
 PING_S = 20.0

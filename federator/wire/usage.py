@@ -37,9 +37,9 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """From submission to the start, on average over those that have started."""
     longest_wait_s: float | None = None
     deadlines: int = 0
-    """Jobs that had one,"""
+    """Jobs that had one, without those that were cancelled before it,"""
     deadlines_met: int = 0
-    """and those that were done by then."""
+    """and those that had succeeded by then."""
     starts_told: int = 0
     """Jobs that have started and whose first forecast is kept,"""
     starts_kept: int = 0

@@ -5,26 +5,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market
 from federator.model.rules import Opening, PoolSelector, PriceKind, PriceTerm, Rule, Window
 from federator.wire.records import decode
 from federator_policies.hours import Hours, windows_of
+from federator_policies.places import Places, pools_of
 from federator_policies.whose import Who, scope_of
-
-
-class Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which capacity; all that is said must match."""
-
-    sites: tuple[str, ...] = ()
-    """Sites by name."""
-    kinds: tuple[Literal["onprem", "cloud", "edge"], ...] = ()
-    """Kinds of sites."""
-    regions: tuple[str, ...] = ()
-    """Regions."""
-    markets: tuple[Literal["owned", "on-demand", "spot"], ...] = ()
-    """How it is paid for."""
-    models: tuple[str, ...] = ()
-    """GPU models."""
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +48,7 @@ class CalendarKind:
     def compile(self, name: str, spec: object) -> tuple[Rule, ...]:
         """An opening, if it opens or closes anything, and a term for every price."""
         given = decode(spec, CalendarSpec, "$.spec")
-        policy, pools = f"{self.kind}/{name}", _pools(given.where)
+        policy, pools = f"{self.kind}/{name}", pools_of(given.where)
         if not (given.open or given.closed or given.prices):
             raise Invalid("has no effect", field="$.spec", remedy="write open, closed or prices")
         if given.at_close == "stop" and not (given.open or given.closed):
@@ -76,21 +61,6 @@ class CalendarKind:
 
 
 kind = CalendarKind()
-
-
-def _pools(where: Places) -> PoolSelector:
-    pools = PoolSelector(
-        sites=where.sites,
-        kinds=where.kinds,
-        regions=where.regions,
-        markets=tuple(Market(market) for market in where.markets),
-        models=tuple(model.upper() for model in where.models),
-    )
-    if pools == PoolSelector():
-        raise Invalid(
-            "is empty", field="$.spec.where", remedy="name sites, kinds, regions, markets or models"
-        )
-    return pools
 
 
 def _opening(policy: str, pools: PoolSelector, given: CalendarSpec) -> list[Rule]:

@@ -3,12 +3,14 @@
 It works on the closed vocabulary and not on specs, so that a kind that is added needs no change here.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.allotments import AllotmentRule
 from federator.model.queues import DEFAULT_QUEUE, under, upwards
 from federator.model.rights import AccessRule, TeamRule
 from federator.model.rules import (
@@ -17,6 +19,7 @@ from federator.model.rules import (
     Each,
     Filter,
     GuaranteeRow,
+    Opening,
     Period,
     PolicyRule,
     PoolSelector,
@@ -51,6 +54,8 @@ def check_rules(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
     yield from _guarantees_above_limits(rules)
     yield from _weights_of_nothing(rules)
     yield from _unknown_teams(rules)
+    yield from _allotments_of_no_queue(rules)
+    yield from _reserved_twice(rules)
 
 
 def completed(rules: Sequence[PolicyRule]) -> tuple[PolicyRule, ...]:
@@ -152,6 +157,44 @@ def _unknown_teams(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
                     )
 
 
+def _allotments_of_no_queue(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
+    """Nobody can submit to a queue that has no document."""
+    known = {rule.queue for rule in rules if isinstance(rule, QueueTerms)} | {DEFAULT_QUEUE}
+    for rule in rules:
+        if isinstance(rule, AllotmentRule) and rule.allotment.queue not in known:
+            remedy = f"known are {', '.join(sorted(known))}"
+            error = Invalid(f"there is no queue {rule.allotment.queue}", field="$.spec.queue", remedy=remedy)
+            yield Fault(rule.policy, error)
+
+
+def _reserved_twice(rules: Sequence[PolicyRule]) -> Iterator[Fault]:
+    """Where capacity is reserved for some and at the same time for others, neither may use it."""
+    kept = [rule for rule in rules if isinstance(rule, Opening) and rule.but_for is not None]
+    spans = sorted(
+        (
+            (span.first_at or 0.0, span.until_at or math.inf, n)
+            for n, rule in enumerate(kept)
+            for span in rule.closed
+        )
+    )
+    for place, (_, until_at, first) in enumerate(spans):
+        for begins_at, _, second in spans[place + 1 :]:
+            if begins_at >= until_at:
+                break
+            one, other = kept[first], kept[second]
+            if one.but_for != other.but_for and _may_meet(one.pools, other.pools):
+                remedy = "choose other times, or name sites or models of which the other has none"
+                told = f"overlaps with {one.policy}, which reserves for others: nobody could use what both are about"
+                yield Fault(other.policy, Invalid(told, field="$.spec.from", remedy=remedy))
+                return
+
+
+def _may_meet(one: PoolSelector, other: PoolSelector) -> bool:
+    """Whether some capacity may be of both."""
+    pairs = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
+    return all(not a or not b or set(a) & set(b) for a, b in pairs)
+
+
 def _teams_named(rule: PolicyRule) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The teams that a rule names, each by the field that does."""
     if isinstance(rule, AccessRule):
@@ -164,6 +207,8 @@ def _scopes(rule: PolicyRule) -> tuple[tuple[str, Scope], ...]:
     """Whom it is about, each by the field that says so."""
     if isinstance(rule, Filter | CapRow | PriceTerm):
         return (("who", rule.scope),)
+    if isinstance(rule, Opening) and rule.but_for is not None:
+        return (("who", rule.but_for),)
     if isinstance(rule, PreemptRule):
         return (("who", rule.who), ("may_displace", rule.victims))
     return ()

@@ -14,7 +14,19 @@ from federator.wire.fields import name as read_name
 from federator.wire.records import decode
 from federator.wire.yamltext import Document as Written
 from federator.wire.yamltext import read_documents
-from federator_policies import budget, burst, calendar, dataset, links, preemption, queue, residency, team
+from federator_policies import (
+    allotment,
+    budget,
+    burst,
+    calendar,
+    dataset,
+    links,
+    preemption,
+    queue,
+    reservation,
+    residency,
+    team,
+)
 from federator_policies.consistency import check_rules, completed
 
 API_VERSION = "federator/v1"
@@ -29,7 +41,9 @@ KINDS: Mapping[str, PolicyKind] = {
         dataset.kind,
         links.kind,
         residency.kind,
+        reservation.kind,
         team.kind,
+        allotment.kind,
     )
 }
 MAX_DOCUMENTS = 1000

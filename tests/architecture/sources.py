@@ -1,7 +1,6 @@
 """What the architecture tests look at: the tracked files, and the syntax trees of those that are Python."""
 
 import ast
-import gc
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -42,12 +41,8 @@ def text(path: str) -> str:
 
 @cache
 def tree(path: str) -> ast.Module:
-    """A Python file's syntax tree. All are kept, so the collector would look through millions of nodes again and again while more are made."""
-    gc.disable()
-    try:
-        return ast.parse(text(path), path)
-    finally:
-        gc.enable()
+    """A Python file's syntax tree."""
+    return ast.parse(text(path), path)
 
 
 def of_each(paths: Sequence[str]) -> Callable[[Callable[[str], None]], Callable[[], None]]:

@@ -1,12 +1,17 @@
 """What is installed: four packages and nothing beside them, and an agent that runs without the heavy libraries."""
 
+import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 import zipfile
 from pathlib import Path
 
-from tests.architecture.sources import PACKAGES, ROOT, tracked
+import pytest
+
+from tests.architecture.sources import PACKAGES, ROOT, text, tracked
+from tools.lock import ROLES
 
 TOP_LEVEL = {Path(package).name for package in PACKAGES}
 HEAVY = (
@@ -74,4 +79,22 @@ def test_command_line_starts_without_the_solver() -> None:
     finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, (
         finished.stderr or "importing federator.__main__ brings in a heavy library"
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_locks_of_the_roles_have_what_their_extras_ask_for(role: str) -> None:
+    """An image that lacks a package starts, and fails with the first job that needs it."""
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    wanted = [
+        *project["dependencies"],
+        *(each for extra in ROLES[role] for each in project["optional-dependencies"][extra]),
+    ]
+    locked, tried = (
+        dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text(f"requirements/{name}.txt"), re.MULTILINE))
+        for name in (role, "dev")
+    )
+    assert not {re.split(r"[<>=\[;]", each)[0] for each in wanted} - locked.keys(), "run make lock"
+    assert locked.items() <= tried.items(), (
+        f"requirements/{role}.txt has versions that no test has seen: run make lock"
     )

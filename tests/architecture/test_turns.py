@@ -31,6 +31,8 @@ def scheduler(request: pytest.FixtureRequest) -> Any:
         (KUBE, "tests/integration/slurm/test_ends.py::test_b", False),
         (KUBE, "tests/federation/test_federation.py::test_b[kube]", False),
         (f"{DEMO}::test_a", f"{DEMO}::test_b[kube]", True),
+        ("tests/console/test_now.py::test_a", "tests/console/test_jobs.py::test_b", True),
+        ("tests/console/test_now.py::test_a", "tests/integration/command/test_ssh.py::test_b", False),
         (f"{ALONE}::test_a", f"{ALONE}::test_b", False),
     ],
 )

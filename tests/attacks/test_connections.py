@@ -284,13 +284,14 @@ async def test_an_unproven_agent_may_not_say_much(rig: Rig) -> None:
         assert METRICS.value("federator_connections_closed_total", cause="message")
 
 
-@pytest.mark.parametrize("what", ["events", "all events", "log"])
+@pytest.mark.parametrize("what", ["events", "all events", "changes", "log"])
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 async def test_a_token_that_ends_ends_what_is_open_by_it(rig: Rig, what: str, how: str) -> None:
     row = await placed(rig, "north")
     path = {
         "events": f"/v1/jobs/{row.job}/events",
         "all events": "/v1/events",
+        "changes": "/v1/changes",
         "log": f"/v1/jobs/{row.job}/logs?follow=true",
     }[what]
     async with port(rig) as served:

@@ -24,9 +24,11 @@ from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_bytes, parse_usd
 from federator.wire import link
 from federator.wire.http import JobPatch, TokenRequest
-from federator.wire.jobfile import read_job, read_job_text
+from federator.wire.jobfile import read_in_lines, read_job, read_job_document
 from federator.wire.jsontext import decode_json
 from federator.wire.records import decode
+from federator.wire.steps import has_steps, read_steps
+from federator.wire.yamltext import read_document
 from federator_agent.config import parse as parse_site
 from federator_agent.slurm import output
 from federator_policies.documents import compile_set, load
@@ -35,7 +37,7 @@ from tests.support.outside import OUTSIDE, archive, table
 
 CORPUS = Path(__file__).parent / "corpus"
 TRIES = int(os.environ.get("FEDERATOR_FUZZ", "0"))
-CALLS, CALLS_PER_BYTE = 20_000, 40
+CALLS, CALLS_PER_BYTE = 30_000, 40
 MEMORY, MEMORY_PER_BYTE = 4 * 2**20, 400
 
 
@@ -98,9 +100,14 @@ def _record(kind: type) -> Callable[[bytes], object]:
     return lambda data: decode(decode_json(data), kind, "$")
 
 
+def _pipeline(value: object) -> object:
+    return read_steps(value, now=1e9) if has_steps(value) else None
+
+
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "job": lambda data: read_job(decode_json(data), now=1e9),
-    "job.yaml": lambda data: read_job_text(data.decode(), now=1e9),
+    "pipeline.yaml": lambda data: read_in_lines(read_document(data.decode()), _pipeline),
+    "job.yaml": lambda data: read_job_document(read_document(data.decode()), now=1e9),
     "policies.yaml": lambda data: compile_set(load(data.decode())),
     "site.yaml": lambda data: parse_site(data.decode(), "site.yaml", {}),
     "frames": _frame,

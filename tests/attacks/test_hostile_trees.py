@@ -12,6 +12,7 @@ from federator_agent.spool import Spool
 
 LEVELS = 2_100
 """More than Python can recurse, and than one path can name."""
+TOO_MANY = job_folders.MOST_LEVELS + 1
 
 
 def nest(folder: Path, levels: int) -> None:
@@ -80,7 +81,7 @@ def test_removing_holds_few_files_open(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_what_is_looked_through_is_refused_where_it_is_too_deep(tmp_path: Path, look: object) -> None:
     assert callable(look)
-    nest(tmp_path / "work", LEVELS)
+    nest(tmp_path / "work", TOO_MANY)
     with pytest.raises(OSError, match="nested more than 256 deep"):
         look(tmp_path / "work")
     with pytest.raises(OSError, match="nested more than 256 deep"):

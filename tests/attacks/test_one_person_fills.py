@@ -8,11 +8,12 @@ import pytest
 
 from federator.api.rates import HEAVY, MOST_KNOWN, PLAIN, RATES, Rates
 from federator.control.record.holders import Held, Holder
-from federator.control.record.records import Changes, OutputPart, Outputs
+from federator.control.record.records import Changes
+from federator.control.record.rows import OutputPart, Outputs
 from federator.control.record.signer import is_signed
 from federator.kernel.errors import TooMany
 from federator.kernel.ids import content_hash
-from federator.model.jobs import Job, JobStatus
+from federator.model.jobs import JobStatus
 from federator.model.ledger import Verifier
 from federator.settings import LimitSettings
 from tests.attacks.test_blobs import packed
@@ -21,6 +22,17 @@ from tests.integration.api.test_agents import placed
 from tests.support.dispatch import make_world
 
 DAY_S = 86400.0
+TEAM = """
+apiVersion: federator/v1
+kind: Team
+metadata: {name: vision}
+spec: {members: [ada]}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {allow: [{users: [bob]}, {teams: [vision]}]}
+"""
 
 
 def limited(rig: Rig, **limits: Any) -> None:
@@ -120,24 +132,15 @@ async def test_the_count_is_right_after_a_restart_and_takes_no_look_at_all_jobs(
 async def test_a_team(rig: Rig) -> None:
     """Who is in no team, or in another, is not held up by those who have filled theirs."""
     limited(rig, queued_jobs=8, person_share=1.0)
-    core = rig.world.core
-    job = core.records.jobs[await rig.submit("ada")]
-    for number in range(4):
-        await rig.world.put(msgspec.structs.replace(job, id=f"{job.id}{number}", team="vision"))
-    acceptance = core.intake.acceptance
-    prepare = acceptance.prepare
-
-    def of_team(*args: Any) -> Job:
-        return msgspec.structs.replace(prepare(*args), team="vision")
-
-    acceptance.prepare = of_team  # type: ignore[method-assign, assignment]
+    await rig.world.policies(TEAM)
+    for _ in range(4):
+        await rig.submit("ada")
     refused(
         await submitted(rig, "ada"),
         "team vision has 4 queued jobs",
         "the share of one team is 4 queued jobs (0.5 of limits.queued_jobs)",
         "limits.team_share",
     )
-    acceptance.prepare = prepare  # type: ignore[method-assign]
     assert (await submitted(rig, "bob")).status == 201
 
 
@@ -323,6 +326,7 @@ async def test_the_last_of_the_disk_is_for_ending_what_runs(rig: Rig) -> None:
     assert (await agent.ask("PUT", f"/agent/v1/outputs/{placement.id}", data=packed("out"))).status == 201
     assert (await rig.ask("DELETE", f"/v1/jobs/{placement.job}", "ada")).status == 202
     blobs.free = 2**40
+    assert (await agent.ask("PUT", f"{path}?offset=1000", data=b"after\n")).json()["length"] == 7
     assert (await agent.ask("PUT", f"{path}?offset=1000", data=b"after\n")).json()["length"] == 1006
     log = blobs.read_log(f"{placement.id}/0", 0, 2000)
     assert log.startswith(b"before\n\n[993 bytes of this log were lost]\n")

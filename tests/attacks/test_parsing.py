@@ -9,8 +9,8 @@ import yaml
 
 from federator.api import jobs, parser_threads
 from federator.kernel.errors import Invalid, TooLarge
-from federator.wire.jobfile import JobRequest, read_job, read_job_text
-from federator.wire.yamltext import MAX_BYTES, MAX_PATH, MAX_VALUES, read_documents
+from federator.wire.jobfile import read_job
+from federator.wire.yamltext import MAX_BYTES, MAX_PATH, MAX_VALUES, Document, read_document, read_documents
 from tests.integration.api.rig import Rig
 
 
@@ -63,13 +63,12 @@ def test_very_many_documents_are_refused(events: Counter[str]) -> None:
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/preview"])
 async def test_yaml_is_read_beside_the_loop(rig: Rig, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where: list[str] = []
-    read = read_job_text
 
-    def noting(text: str, *, now: float) -> JobRequest:
+    def noting(text: str) -> Document:
         where.append(threading.current_thread().name)
-        return read(text, now=now)
+        return read_document(text)
 
-    monkeypatch.setattr(jobs, "read_job_text", noting)
+    monkeypatch.setattr(jobs, "read_document", noting)
     answer = await rig.ask("POST", path, "ada", data=b"[[]]", headers={"Content-Type": "application/yaml"})
     assert answer.status == 400
     assert len(where) == 1

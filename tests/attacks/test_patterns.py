@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.kernel.globs import matching
 from federator.wire.jobfile import read_job
-from federator_agent.globs import matching
 from tests.architecture import sources
 from tests.support.patterns import slow_word
 
@@ -21,7 +21,7 @@ FROM_EACH_PLACE = {"search", "sub", "subn", "split", "findall", "finditer"}
 FROM_THE_START = {"match", "fullmatch"}
 FLAGS = {"DOTALL", "IGNORECASE", "MULTILINE", "VERBOSE", "ASCII"}
 BUILT = {
-    "agents/federator_agent/globs.py": "made by fnmatch, which writes each star so that it is not gone back to",
+    "federator/kernel/globs.py": "made by fnmatch, which writes each star so that it is not gone back to",
     "federator/cli/log_lines.py": "written by whoever runs the command, who alone waits for it",
 }
 """Where a pattern is put together as the program runs, and why that is no way in."""

@@ -87,7 +87,7 @@ async def test_what_only_sounds_alike_is_taken(rig: Rig) -> None:
 
 # -- visibility.jobs: team ------------------------------------------------------------------------------------------------
 
-READS = [route for route in ROUTES if route.gate in (Gate.PERSON, Gate.JOB) and route.method == "GET" and route.path != "/v1/events"]  # fmt: skip
+READS = [route for route in ROUTES if route.gate in (Gate.PERSON, Gate.JOB) and route.method == "GET" and route.path not in ("/v1/events", "/v1/changes")]  # fmt: skip
 OPEN_TO_EVE = """
 ---
 apiVersion: federator/v1
@@ -151,6 +151,11 @@ class Looks:
                 said += await stream.content.readuntil(b"\n\n")
             return said
 
+    async def rows(self, who: str) -> bytes:
+        """All rows of the stream of changes."""
+        async with self.rig.open("GET", "/v1/changes", who) as stream:
+            return bytes(await stream.content.readuntil(b"\n\n"))
+
 
 @pytest.fixture
 async def looks(rig: Rig) -> Looks:
@@ -167,6 +172,17 @@ async def test_by_team_no_route_names_anothers_job(looks: Looks, route: Route) -
     said = await looks.told(route, "eve")
     for name in (*NAMED, looks.town.job.id.encode()):
         assert name not in said, said[max(0, said.find(name) - 200) :][:400]
+
+
+async def test_by_team_changes_name_no_job_of_anothers(looks: Looks) -> None:
+    why = f"makes room for the-job ({looks.town.job.id})"
+    await looks.rig.ask("POST", "/v1/sites/north/drain", "root", json={"why": why})
+    assert b"the-job" in await looks.rows("eve")
+    looks.by_team()
+    assert b"the-job" in await looks.rows("ada")
+    said = await looks.rows("eve")
+    assert b"makes room for" in said
+    assert not [name for name in (*NAMED, looks.town.job.id.encode()) if name in said]
 
 
 @pytest.mark.parametrize("who", ["ada", "ben", "tess", "lea", "sam", "pat", "root"])

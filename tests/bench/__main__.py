@@ -25,6 +25,7 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=3, help="of each scenario; medians are reported")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the results to this Markdown file")
+    parser.add_argument("--title", default="Benchmarks", help="of the report")
     parser.add_argument(
         "--remark", default="", help="a line for the report, such as what else the machine did"
     )
@@ -51,7 +52,9 @@ def main() -> int:
         return 130
     print(text_table(results))
     if given.report:
-        given.report.write_text(page(results, scenarios, runs=given.runs, remark=given.remark))
+        given.report.write_text(
+            page(results, scenarios, runs=given.runs, remark=given.remark, title=given.title)
+        )
         say(f"written to {given.report}")
     return 0
 

@@ -12,7 +12,7 @@ from tests.bench.harness import Scenario
 
 HEADER = ("figure", "median", "least–most", "aim", "ratio", "loop", "fsync")
 INTRODUCTION = """\
-# Benchmarks
+# {title}
 
 <!-- Written by `python -m tests.bench --report`: do not edit. What the figures mean is in speed.md. -->
 
@@ -40,9 +40,11 @@ def text_table(results: Results) -> str:
     )
 
 
-def page(results: Results, scenarios: Sequence[Scenario], *, runs: int, remark: str = "") -> str:
+def page(
+    results: Results, scenarios: Sequence[Scenario], *, runs: int, remark: str = "", title: str = "Benchmarks"
+) -> str:
     """The page."""
-    parts = [INTRODUCTION, _circumstances(runs, remark), LEGEND]
+    parts = [INTRODUCTION.format(title=title), _circumstances(runs, remark), LEGEND]
     for scenario in scenarios:
         rows = table(results, (scenario.name,))
         if not rows:

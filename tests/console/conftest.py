@@ -1,4 +1,4 @@
-"""One dispatcher with one site, and one browser, for all tests of a module."""
+"""One dispatcher with one site for all tests of a module, and one browser for those of all modules."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,9 +21,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Chromium."""
+    """Chromium. It ends before the tests of another folder: while it is driven, no test of this process can have a loop of its own."""
     need(lacking())
     with sync_playwright() as playwright:
         browser = launch(playwright)

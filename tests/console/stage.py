@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 from federator.cli.demo.processes import Processes
 from federator.client import Client
+from federator_agent.config import UNWATCHED_VARIABLE
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.testbeds.console import AXE, CHROMIUM
 from tests.testbeds.ports import free_ports
@@ -31,21 +32,65 @@ FLAGS = (
 WIDE, NARROW = 1280, 390
 PICTURES = os.environ.get("FEDERATOR_PICTURES", "")
 """A folder in which `picture` keeps what pages look like; empty: it does not."""
-EXPECTED = ("the server responded with a status of 4", "the server responded with a status of 5", "net::ERR_")
+EXPECTED = (
+    "the server responded with a status of 4",
+    "the server responded with a status of 5",
+    "net::ERR_",
+    "Error during WebSocket handshake",
+)
 """What the browser logs of answers that are refusals, and of a dispatcher that is down: a page handles these."""
+
+FLING = """async () => {
+  const area = document.querySelector(".gantt-scroll");
+  let drawn = 0;
+  for (let turn = 0; turn < 60; turn++) {
+    if (turn === 30) area.scrollTop = area.scrollHeight / 2;
+    const key = turn % 20 < 8 ? "+" : turn % 20 < 12 ? "ArrowRight" : "-";
+    area.dispatchEvent(new KeyboardEvent("keydown", {key, shiftKey: key === "ArrowRight", bubbles: true}));
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    drawn = Math.max(drawn, Number(document.querySelector(".gantt").dataset.drawn));
+  }
+  return {frames: 60, drawn};
+}"""
+"""Moves and zooms the plan sixty times, and says how much was drawn at most."""
+
+
+REPLAY_S = 200.0
+"""A replay of policies takes a few seconds of processor time, and gives way to whatever else this machine does."""
+
+
+class _Measured(Processes):
+    """Those whose agents look at GPUs, with what they need to find a driver."""
+
+    def __init__(self, folder: Path, driver: Mapping[str, str]) -> None:
+        super().__init__(folder)
+        self._driver = driver
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Without what would keep agents from looking."""
+        usual = super().environment
+        return {name: usual[name] for name in usual if name != UNWATCHED_VARIABLE} | dict(self._driver)
 
 
 class Stage:
     """A dispatcher and the agent of a site `north` with eight pretended GPUs, as real processes in one folder."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, object] | None = None,
+        driver: Mapping[str, str] | None = None,
+    ) -> None:
+        """`driver`: the environment in which agents find GPUs; without it they do not look."""
         self.folder = folder
-        self.processes = Processes(folder)
+        self.processes = Processes(folder) if driver is None else _Measured(folder, driver)
         self.port = free_ports(1)[0]
         given = {
             "state_dir": str(folder / "state"),
             "server": {"port": self.port},
             "link": {"report_every_s": 1},
+            "limits": {"policy_replay_s": REPLAY_S},
         }
         (folder / "dispatcher.yaml").write_text(json.dumps(given | dict(settings or {})))
         self.tokens: dict[str, str] = {}
@@ -102,10 +147,10 @@ class Stage:
                 f"{name} to be ready",
             )
 
-    def person(self, name: str, role: str = "user") -> str:
-        """The token of somebody, made when first asked for."""
+    def person(self, name: str, role: str = "user", *more: str) -> str:
+        """The token of somebody, made when first asked for; `more` of the command's options."""
         if name not in self.tokens:
-            said = self.federator("token", "create", "--name", name, "--role", role)
+            said = self.federator("token", "create", "--name", name, "--role", role, *more)
             self.tokens[name] = said.splitlines()[0]
         return self.tokens[name]
 
@@ -130,6 +175,21 @@ class Stage:
         )
         assert done.returncode == 0, done.stdout
         return done.stdout
+
+
+@contextmanager
+def processor_time(page: Page) -> Iterator[Callable[[], float]]:
+    """How many seconds of a processor the page's thread has taken since."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def so_far_s() -> float:
+        found = session.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
+
+    before_s = so_far_s()
+    yield lambda: so_far_s() - before_s
+    session.detach()
 
 
 def launch(playwright: Playwright) -> Browser:

@@ -44,6 +44,27 @@ def test_scales_are_round_and_reach_all(page: Page) -> None:
         assert len(ticks) <= 8
 
 
+def test_what_stands_below_a_chart_is_whole_and_marks_stand_above_its_lines(page: Page) -> None:
+    edges = run(
+        page,
+        "chart.js",
+        """(() => {
+            const chart = new m.LineChart({label: "x", times: true});
+            chart.element.style.width = "600px";
+            document.body.append(chart.element);
+            chart.set([{name: "cap", points: [[given[0], 400], [given[0] + 86400, 400]]}], [{at: given[0] + 80000, name: "now"}]);
+            const box = chart.drawing.getBoundingClientRect();
+            const words = [...chart.drawing.querySelectorAll(".chart-x")].map((each) => each.getBoundingClientRect());
+            const now = chart.drawing.querySelector(".chart-word").getBoundingClientRect();
+            const line = chart.drawing.querySelector(".chart-line").getBoundingClientRect();
+            chart.close();
+            return [Math.min(...words.map((each) => each.left)) - box.left, box.right - Math.max(...words.map((each) => each.right)), line.top - now.bottom];
+        })()""",
+        1_767_225_600,
+    )
+    assert min(edges) >= -1, edges
+
+
 def test_a_line_has_values_between_its_points(page: Page) -> None:
     line = {"name": "x", "points": [[0, 10], [10, 20]]}
     assert run(page, "chart.js", "[-1, 0, 5, 10, 99].map((x) => m.valueAt(given[0], x))", line) == [

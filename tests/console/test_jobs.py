@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.console.stage import Person, Stage
 
 SCRIPT = r"""
-printf '\033[31mred\033[0m <b>bold</b> <script>alert(1)</script>\n'
+printf '\033[31mred\033[0m <b>bold</b> <script>alert(1)</script>\033[2J\n 10 %%\r100 %%\n'
 for i in 1 2 3; do echo "step $i"; done
 while true; do sleep 0.2; done
 """
@@ -39,7 +40,10 @@ def test_submit_watch_follow_the_log_and_cancel(person: Callable[[str], Person])
     # The gang starts, and the log is followed, without loading anew.
     expect(page.locator("h1 + .state")).to_have_text("running")
     log = page.get_by_role("log", name="Log")
-    expect(log).to_contain_text("^[[31mred^[[0m <b>bold</b> <script>alert(1)</script>")
+    expect(log).to_contain_text("red <b>bold</b> <script>alert(1)</script>^[[2J")
+    expect(log.locator("span", has_text="red")).to_have_css("color", "rgb(226, 86, 74)")
+    expect(log).not_to_contain_text("10 %")
+    expect(log).to_contain_text("100 %")
     expect(log).to_contain_text("step 3")
     page.get_by_label("Search the log").fill("STEP 2")
     expect(log).to_have_text("step 2\n")
@@ -47,6 +51,23 @@ def test_submit_watch_follow_the_log_and_cancel(person: Callable[[str], Person])
     expect(page.get_by_role("table", name="Every place")).to_contain_text("north/main")
     ada.audit()
     ada.picture("job")
+
+
+def test_a_job_that_is_over_is_left_in_peace(person: Callable[[str], Person], stage: Stage) -> None:
+    """The stream of its events ends with it, and is not opened again and again."""
+    stage.person("ada")
+    with stage.client("ada") as client:
+        job = client.submit({"name": "brief", "run": "echo here"}).jobs[0]
+        client.wait(job)
+    ada = person("ada")
+    page = ada.sign_in()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(stage.url)))
+    ada.open(f"/jobs/{job}")
+    expect(page.get_by_role("log", name="Log")).to_be_visible()
+    page.wait_for_timeout(4000)
+    assert sum(each == f"/v1/jobs/{job}/events" for each in asked) <= 2, asked
+    assert sum(each == f"/v1/jobs/{job}" for each in asked) <= 3, asked
 
 
 def test_enter_change_and_cancel_with_the_consequence_told_first(
@@ -61,13 +82,11 @@ def test_enter_change_and_cancel_with_the_consequence_told_first(
     expect(page.locator("h1 + .state")).to_have_text("running")
     page.get_by_text("A shell inside").click()
     page.get_by_role("button", name="Open a shell").click()
-    page.get_by_label("Line to send").fill("echo $((6 * 7)) $FEDERATOR_JOB_NAME")
-    page.keyboard.press("Enter")
-    shell = page.get_by_role("log", name="Shell")
-    expect(shell).to_contain_text("42 entered")
-    page.get_by_label("Line to send").fill("exit 3")
-    page.keyboard.press("Enter")
-    expect(shell).to_contain_text("exit code 3")
+    expect(page.get_by_role("textbox", name="Shell")).to_be_focused()
+    page.keyboard.type("echo $((6 * 7)) $FEDERATOR_JOB_NAME\n")
+    expect(page.locator(".screen-rows")).to_contain_text("42 entered")
+    page.keyboard.type("exit 3\n")
+    expect(page.get_by_text("The shell ended with exit code 3.")).to_be_visible()
     page.get_by_role("button", name="Cancel").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("has run for")
@@ -81,6 +100,39 @@ def test_enter_change_and_cancel_with_the_consequence_told_first(
     page.get_by_role("button", name="Cancel").click()
     dialog.get_by_role("button", name="Cancel").click()
     expect(page.locator("h1 + .state")).to_have_text("cancelled")
+
+
+@pytest.mark.parametrize(
+    ("wants", "button"),
+    [
+        ({"resources": {"gpus": {"count": 1, "models": ["H100"]}}}, "A100"),
+        ({"resources": {"memory": "100GiB"}}, "64GiB"),
+        ({"resources": {"cpus": 20}, "nodes": 3}, "node"),
+        ({"placement": {"sites": ["south"]}}, "north"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_advice_is_followed_by_a_button_that_says_first_what_it_comes_to(
+    person: Callable[[str], Person], stage: Stage, wants: dict[str, object], button: str
+) -> None:
+    stage.person("ada")
+    with stage.client("ada") as client:
+        made = client.submit({"name": "picky", "run": "sleep 600", **wants})
+    ada = person("ada")
+    page = ada.sign_in()
+    ada.open(f"/jobs/{made.jobs[0]}")
+    advice = page.locator(".advice").get_by_role("button", name=button).first
+    expect(advice).to_be_visible()
+    ada.picture(f"advice-{button}")
+    advice.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Expected to start")
+    ada.audit()
+    dialog.get_by_role("button", name="Change it").click()
+    expect(page.locator("h1 + .state")).to_have_text("running")
+    page.get_by_role("button", name="Hold").click()
+    dialog.get_by_role("button", name="Hold").click()
+    expect(page.get_by_text("Nothing is planned for a job that is held")).to_be_visible()
 
 
 def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(
@@ -132,14 +184,13 @@ def test_two_people_see_and_may_do_different_things(person: Callable[[str], Pers
         each.sign_in()
         each.open(f"/jobs/{made.jobs[0]}")
     expect(ada.page.get_by_role("log", name="Log")).to_contain_text("of ada")
-    expect(bob.page.get_by_role("log", name="Log")).to_contain_text("belongs to ada")
+    expect(bob.page.get_by_role("region", name="Log")).to_contain_text("belongs to ada")
     ada.page.get_by_text("What it runs").click()
     bob.page.get_by_text("What it runs").click()
     expect(ada.page.locator("details[open]")).to_contain_text("quiet")
     expect(bob.page.locator("details[open]")).not_to_contain_text("quiet")
-    bob.page.get_by_role("button", name="Cancel").click()
-    bob.page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    expect(bob.page.locator(".notices")).to_contain_text("belongs to ada")
+    expect(bob.page.get_by_text("It is changed by ada")).to_be_visible()
+    expect(bob.page.get_by_role("button", name="Cancel")).to_have_count(0)
     expect(ada.page.locator("h1 + .state")).to_have_text("running")
 
 

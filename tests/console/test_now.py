@@ -49,3 +49,22 @@ def test_links_work_by_keyboard(person: Callable[[str], Person], stage: Stage) -
     expect(page).to_have_url(f"{stage.url}/sites/north")
     page.go_back()
     expect(site).to_be_visible()
+
+
+def test_a_wrong_address_is_a_page_that_leads_home(person: Callable[[str], Person]) -> None:
+    ada = person("ada")
+    page = ada.sign_in()
+    for what in ("job", "site", "decision"):
+        ada.open(f"/{what}s/no-%3Cb%3Esuch")
+        expect(page.get_by_role("heading", name=f"There is no such {what}")).to_be_visible()
+        page.get_by_role("link", name=f"See all {what}s").click()
+        expect(page.locator("h1")).to_have_text(f"{what.capitalize()}s")
+    ada.open("/plan?decision=none")
+    expect(page.locator(".notice.bad")).to_contain_text("No recorded decision none")
+    ada.open("/nonsense/of?any=kind")
+    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    ada.audit()
+    page.get_by_role("link", name="See what happens now").click()
+    expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")
+    page.go_back()
+    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()

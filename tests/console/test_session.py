@@ -66,6 +66,23 @@ def test_nothing_is_left_for_the_next_person(person: Callable[[str], Person], st
     assert page.evaluate("sessionStorage.length") == 0
 
 
+def test_tabs_follow_who_signs_out_and_in(person: Callable[[str], Person], stage: Stage) -> None:
+    """They have one cookie: none goes on to show a person's work, or to act in a name that is not the one shown."""
+    first = person("ada").sign_in()
+    second = first.context.new_page()
+    second.goto(f"{stage.url}/jobs")
+    expect(second.locator("header")).to_contain_text("ada")
+    first.get_by_role("button", name="Sign out").click()
+    expect(second.get_by_label("Token")).to_be_visible()
+    first.goto(f"{stage.url}/jobs")
+    expect(first.get_by_label("Token")).to_be_visible()
+    for name, tab in (("ada", first), ("bob", second)):
+        tab.get_by_label("Token").fill(stage.person(name))
+        tab.get_by_role("button", name="Sign in", exact=True).click()
+        expect(tab.locator("header")).to_contain_text(name)
+    expect(first.locator("header")).to_contain_text("bob")
+
+
 def test_dispatcher_goes_and_comes_back(person: Callable[[str], Person], stage: Stage) -> None:
     page = person("admin").sign_in()
     expect(page.get_by_role("table", name="Sites and")).to_contain_text("north")

@@ -35,20 +35,21 @@ def test_a_site_is_drained_and_taken_back(person: Callable[[str], Person]) -> No
     admin.audit()
     page.get_by_role("link", name="north", exact=True).click()
     expect(page.get_by_role("img", name="2 busy, 6 free").first).to_be_visible()
+    expect(page.get_by_text("does not measure its GPUs")).to_be_visible()
     work = page.get_by_role("table", name="Work here")
     expect(work.get_by_role("row", name="long")).to_contain_text("admin")
     admin.picture("site")
     admin.audit()
     page.get_by_role("button", name="Drain", exact=True).click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("none of them is stopped")
+    expect(dialog).to_contain_text("Nothing is stopped")
     dialog.get_by_label("By when").fill("30m")
     expect(dialog).to_contain_text("Stops 1 job")
     expect(dialog).to_contain_text("long of admin")
     admin.picture("drain")
     admin.audit()
     dialog.get_by_label("By when").fill("20h")
-    expect(dialog).to_contain_text("none of them is stopped")
+    expect(dialog).to_contain_text("Nothing is stopped")
     dialog.get_by_label("Why").fill(HOSTILE)
     dialog.get_by_role("button", name="Drain").click()
     expect(page.locator("h1 + span")).to_contain_text("draining")
@@ -108,9 +109,13 @@ def test_a_thousand_sites_are_searched(person: Callable[[str], Person], stage: S
     admin = person("admin")
     page = admin.sign_in()
     with stage.client() as client:
-        row = msgspec.to_builtins(client.site("north"))
-    sites = [row | {"name": f"site-{number:03}", "region": f"r{number % 7}"} for number in range(1000)]
-    page.route("**/v1/sites", lambda route: route.fulfill(json=sites))
+        row = next(client.changes(["sites"])).rows["sites"]["north"]
+    assert row is not None
+    names = [f"site-{number:03}" for number in range(1000)]
+    sites = {name: row | {"name": name, "region": f"r{number % 7}"} for number, name in enumerate(names)}
+    told = msgspec.json.encode({"reset": True, "rows": {"sites": sites}}).decode()
+    body = f"id: a-1\ndata: {told}\n\n"
+    page.route("**/v1/changes?*", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
     admin.open("/sites")
     table = page.get_by_role("table", name="Sites")
     expect(table.get_by_role("row")).to_have_count(101)

@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 from federator.wire.jobfile import read_job
+from federator.wire.steps import has_steps, read_steps
 from federator.wire.yamltext import read_document, read_documents
 from tests.architecture.sources import ROOT, text
 
@@ -65,14 +66,15 @@ def _job_blocks(page: str) -> list[dict[str, object]]:
                 continue
             if "workdir" in fields:  # by the time the dispatcher reads it, the client has uploaded the folder
                 fields["workdir"] = f"sha256:{'0' * 64}"
-            found.append(fields if "command" in fields else {"run": "true", **fields})
+            found.append(fields if {"command", "steps"} & fields.keys() else {"run": "true", **fields})
     return found
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_job_files_on_pages_are_accepted(page: str) -> None:
     for fields in _job_blocks(page):
-        read_job(fields, now=0.0)
+        read = read_steps if has_steps(fields) else read_job
+        read(fields, now=0.0)
 
 
 def test_the_pages_of_recipes_have_them() -> None:

@@ -4,16 +4,18 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import jsonschema_rs
 import pytest
+from msgspec import Meta
 
 from federator.cli.schema import File
 from federator.kernel.errors import Invalid
 from federator.settings import Settings
 from federator.wire.jobfile import read_job
 from federator.wire.records import decode
+from federator.wire.schema import type_schema
 from federator.wire.yamltext import read_documents, write_document
 from federator_agent.config import parse
 from federator_policies.documents import compile_set, load
@@ -54,7 +56,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
         {"env": {"FEDERATOR_JOB": "1"}},
         {"env": {"A": ["x"]}},
         {"inputs": ["ftp://x/y"]},
-        {"inputs": [{"size": "1GB"}]},
+        {"inputs": [{"from": "two words"}]},
         {"every": {"at": "@daily", "keep": 0}},
         {"array": []},
     ],
@@ -94,7 +96,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
         {"turn": {"stages": "lp"}},
         {"log_level": "loud"},
         {"visibility": {"jobs": "nobody"}},
-        {"store": {"etcd": {"endpoints": []}}},
+        {"store": {"etcd": {}}},
         {"oidc": {"issuer": "https://id.example.org"}},
     ],
 }
@@ -118,14 +120,38 @@ def written() -> tuple[tuple[str, str, Any], ...]:
         if path.startswith(("docs/", "README.md")) and path.endswith(".md"):
             blocks = re.findall(r"```yaml(?! typo)[^\n]*\n(.*?)```", text(path), flags=re.DOTALL)
             texts += [(path, block) for block in blocks]
+    values = [(path, document.value) for path, found in texts for document in read_documents(found)]
     return tuple(
-        (file, path, document.value)
-        for path, found in texts
-        for document in read_documents(found)
-        if isinstance(document.value, dict)
+        (file, path, value)
+        for path, each in values
+        if isinstance(value := _file_in(each), dict)
         for file, signs in SIGNS.items()
-        if document.value.keys() & signs
+        if value.keys() & signs
     )
+
+
+def _file_in(value: Any) -> Any:
+    """The job file, or the document of a policy, in an object of Kubernetes; None for one that holds neither, and anything else as it is."""
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == "FederatedJob":
+        return value["spec"]
+    if kind == "Workflow":
+        return None  # of Argo
+    if kind == "FederatedPolicy":
+        name = {"name": value["metadata"]["name"]}
+        return {"apiVersion": "federator/v1", "metadata": name} | value["spec"]
+    return value
+
+
+def test_a_bound_is_written_in_one_way_whoever_is_imported_first() -> None:
+    """Python holds annotations that are equal for the same one, and 1e6 for equal to 1_000_000."""
+    whole, real = Meta(ge=0, lt=1_000_000), Meta(ge=0.0, lt=1e6)
+    first, second = (
+        type_schema(Annotated[float, whole, "first"]),
+        type_schema(Annotated[float, real, "second"]),
+    )
+    assert json.dumps(first) == json.dumps(second)
+    assert type_schema(Annotated[float, Meta(le=0.5)])["maximum"] == 0.5
 
 
 @pytest.mark.parametrize("file", get_args(File))

@@ -15,6 +15,7 @@ from tests.testbeds.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
+    "pipelines": ("docs/howto/pipelines.md",),
     "readme": ("README.md",),
     "skypilot": ("docs/howto/coming-from-skypilot.md",),
     "slurm": ("docs/howto/coming-from-slurm.md",),

@@ -171,7 +171,8 @@ async def _drain(world: World, told: Evidence, say: Callable[[str], None]) -> No
 async def _wave(world: World) -> None:
     """Small jobs that may go to any site."""
     for number in range(WAVE):
-        await world.submit(5 + number, nodes=2 if number % 3 == 0 else 1)
+        gang = number % 3 == 0  # which lasts until its second rank has begun, however busy the machine is
+        await world.submit(number + (25 if gang else 5), nodes=2 if gang else 1)
 
 
 async def _gather(world: World, told: Evidence) -> None:

@@ -30,13 +30,21 @@ class Proxy:
         (self._up.clear if up else self._up.set)()
         (self._down.clear if down else self._down.set)()
 
+    def sever(self) -> None:
+        """Break all connections: what was held back in them is lost."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
     async def close(self) -> None:
         """End all connections."""
         if self._server is not None:
             self._server.close()
-        for task in tuple(self._tasks):
-            task.cancel()
+        self.sever()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _gates(self, writer: asyncio.StreamWriter) -> tuple[asyncio.Event, asyncio.Event]:
+        """What a connection of that caller waits for, up and down."""
+        return self._up, self._down
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -44,11 +52,10 @@ class Proxy:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         with suppress(OSError, asyncio.CancelledError):
+            up, down = self._gates(writer)
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
             try:
-                await asyncio.gather(
-                    self._pump(reader, far_writer, self._up), self._pump(far_reader, writer, self._down)
-                )
+                await asyncio.gather(self._pump(reader, far_writer, up), self._pump(far_reader, writer, down))
             finally:
                 far_writer.close()
         writer.close()

@@ -22,6 +22,7 @@ from federator.model.placements import Cause, Order, Placement, PlacementReport,
 from federator.model.plans import Place, Plan
 from federator.model.sites import Member, Site, SiteKind, SiteReport
 from federator.model.snapshot import Problem, Snapshot
+from federator.ports import Archive, Blobs
 from federator.settings import (
     LinkSettings,
     NotificationSettings,
@@ -367,6 +368,8 @@ async def make_world(
     oidc: OidcSettings | None = None,
     notifications: NotificationSettings | None = None,
     reach: Reach = lambda _person, _own: None,
+    blobs: Blobs | None = None,
+    archive: Archive | None = None,
 ) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
     clock = clock or SharedClock()
@@ -381,7 +384,8 @@ async def make_world(
         ),
         clock=clock,
         store=store or MemoryStore(clock),
-        blobs=MemoryBlobs(),
+        blobs=blobs or MemoryBlobs(),
+        archive=archive,
         solver=NoSolver(),
         providers={"cloudy": provider},
         compile_policies=_compile,
@@ -391,6 +395,7 @@ async def make_world(
     await core.reign.begin()
     await core.records.load()
     core.records.lead(core.reign)
+    await core.sweeper.retention.archive.begin()
     world = World(core, clock, provider)
     if isinstance(clock, SharedClock):
         clock.listeners.append(world.report)

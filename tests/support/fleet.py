@@ -27,7 +27,6 @@ from federator.wire.http import TokenRequest
 from federator.wire.link import (
     Desired,
     DesiredAck,
-    Dial,
     Heard,
     JoinRequest,
     KeyRequest,
@@ -43,7 +42,7 @@ from federator_agent.core.machine import step
 from federator_agent.core.state import State
 from federator_agent.enrollment import join
 from federator_agent.keys import Keys, public
-from federator_agent.link import Bulk, Link
+from federator_agent.link import Bulk, Link, Said
 from federator_agent.spool import Identity
 
 DISPATCHER = "dispatcher"
@@ -179,7 +178,7 @@ class SimulatedAgent:
         self.linked = False
         self._handle(ev.LinkDown())
 
-    def said(self, message: Desired | StatusAck | Heard | Dial) -> None:
+    def said(self, message: Said) -> None:
         """The dispatcher said something."""
         match message:
             case StatusAck(seq):

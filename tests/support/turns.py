@@ -6,6 +6,8 @@ OWN = ("tests/federation/", "tests/system/")
 """They have clusters of their own."""
 CONTRACT = "tests/contract/"
 """Half of what clusters do: two processes have one each, so that nobody waits for one of them alone."""
+TOGETHER = ("tests/console/", "tests/integration/command/")
+"""Folders of which all files share what is dear to start: a browser, or a dispatcher with its site."""
 APART = (
     "docs/test_walkthroughs.py",
     "system/test_fleet.py",
@@ -23,5 +25,7 @@ def turns(nodeid: str) -> str:
         for name, words in CLUSTERS.items():
             if any(word in nodeid for word in words):
                 return f"{name}, contract" if nodeid.startswith(CONTRACT) else name
+    if folder := next((each for each in TOGETHER if nodeid.startswith(each)), ""):
+        return folder
     file = nodeid.partition("::")[0]
     return nodeid if file.endswith(APART) else file

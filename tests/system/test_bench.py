@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.harness import SCENARIOS
+from tests.testbeds.console import lacking
 from tests.testbeds.required import need
 from tests.testbeds.slurm import Slurm, missing
 
@@ -80,17 +81,33 @@ FIGURES = {
         "submit to accepted by sbatch, median",
         "submit to first rank begun on Slurm, median",
     ),
+    "console": (
+        "first view, one site, files",
+        "first view, 1,000 sites",
+        "page plan",
+        "plan, a frame on average",
+        "answer, a plan of 5,000 bars, median",
+        "a turn, nobody follows",
+        "a turn, 50 follow",
+    ),
     "neighbour": ("0 nobody: answers, p99", "4 YAML: answers, p99", "7 jobs: answers, p99"),
 }
 NEED_SLURM = ("slurm", "gangs")
+LARGE = ("backlog", "etcd", "fleet", "gangs", "neighbour")
+"""Start many processes or wait for terms to run out, however small the scale: `make nightly` has them."""
 
 
 @pytest.mark.system
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("scenario", FIGURES)
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(each, marks=pytest.mark.slow if each in LARGE else ()) for each in FIGURES],
+)
 def test_each_scenario_does_its_work_and_reports_its_figures(scenario: str, tmp_path: Path) -> None:
     if scenario in NEED_SLURM:
         need(missing())
+    if scenario == "console":
+        need(lacking())
     report = tmp_path / "report.md"
     command = [sys.executable, "-m", "tests.bench", scenario, "--runs=1", "--scale=0.01"]
     done = subprocess.run([*command, f"--report={report}"], capture_output=True, text=True, check=False)

@@ -1,8 +1,10 @@
 """Several dispatchers on one real etcd cluster: one leads, and when it cannot, another does; nothing is lost, and nothing runs twice."""
 
 import asyncio
+import io
 import json
 import signal
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +13,11 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Unavailable
+from federator.kernel.ids import content_hash
 from federator.model.ledger import Part
 from tests.testbeds.dispatchers import READY_S, TERM_S, Dispatchers
 from tests.testbeds.etcd import EtcdCluster
+from tests.testbeds.s3 import KEY, SECRET, settings_for, shared_server
 
 pytestmark = pytest.mark.system
 
@@ -130,42 +134,53 @@ async def test_etcd_loses_a_member_and_then_its_quorum_and_comes_back(
         assert len(world.placements(long)) == 1, "work goes on without anybody who leads"
 
 
-async def test_a_store_restored_from_a_backup_is_adopted_and_what_it_forgot_is_found_again(
-    tmp_path: Path, cluster: EtcdCluster
-) -> None:
-    """One job had not been placed when the backup was made, one has ended since; both sides of the difference are made up."""
-    async with Dispatchers(tmp_path / "world", cluster, "a") as world:
-        short = await world.submit(0.5)
-        late = await _held(world, 6.0)
-        await world.running(short)
-        snapshot = tmp_path / "backup.db"
-        cluster.ctl("snapshot", "save", str(snapshot))
-        await world.admin.release(late)
-        await world.running(late)
-        await world.until(lambda: _is(world, short, "SUCCEEDED"), "the short one is over")
-
-        world.signal("a", signal.SIGTERM)
-        world.processes.started["a"].wait()
-        await asyncio.to_thread(cluster.restore, snapshot)
-        adopted = await asyncio.to_thread(
-            world.run, "store", "adopt", "--config", str(world.folder / "a.yaml")
+async def test_dispatchers_share_a_bucket_and_no_folder(tmp_path: Path, cluster: EtcdCluster) -> None:
+    """A work directory, a log and outputs go through a change of leaders, and nobody sees the bucket's credentials."""
+    s3 = settings_for(tmp_path, shared_server())
+    async with Dispatchers(tmp_path / "world", cluster, "abc", s3=s3) as world:
+        first = await world.leader()
+        packed = tmp_path / "work.tar.gz"
+        with tarfile.open(packed, "w:gz") as archive:
+            (tmp_path / "said.txt").write_text("from the work directory\n")
+            archive.add(tmp_path / "said.txt", "said.txt")
+        digest = content_hash(packed.read_bytes())
+        headers = {"Authorization": f"Bearer {world.token}"}
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.put(f"{world.url(first)}/v1/blobs/{digest}", data=packed.read_bytes()) as answer,
+        ):
+            assert answer.status == 201, await answer.text()
+        script = "cat said.txt; env; for n in $(seq 60); do echo line $n; sleep 0.1; done; echo end; cp said.txt out.txt"
+        submitted = await world.admin.submit(
+            {"name": "files", "run": script, "workdir": f"sha256:{digest}", "outputs": ["out.txt"]}
         )
-        assert "adopted: incarnation" in adopted
-        world.start("a")
-        assert await world.faults() == []
-        assert len(world.placements(late)) == 1, "what ran is not started again"
-        assert "reconciled" in world.said("a")
-        history = [event.text for event in await world.admin.history(late)]
-        assert any("the restored store is older" in text for text in history)
+        (job,) = submitted.jobs
+        await world.until(lambda: _logs(world, job, "line 5"), "it writes")
+        world.signal(first, signal.SIGKILL)
+        second = await world.leader(but=first)
+        await world.until(lambda: _is(world, job, "SUCCEEDED"), "it is over")
+        log = await _log_of(world, job)
+        assert log.startswith("from the work directory\n")
+        assert "".join(f"line {n}\n" for n in range(1, 61)) + "end\n" in log, "nothing is lost of it"
+        world.signal(second, signal.SIGKILL)
+        third = await world.leader(but=second)
+        assert await _log_of(world, job) == log
+        status, body = await world.fetch(third, f"/v1/jobs/{job}/outputs")
+        assert status == 200
+        with tarfile.open(fileobj=io.BytesIO(body)) as outputs:
+            assert outputs.getnames() == ["out.txt"]
+        shown = "".join(map(world.said, "abc")) + log + world.said("lab")
+        assert SECRET not in shown
+        assert KEY not in shown
 
 
-async def _held(world: Dispatchers, run_s: float) -> str:
-    """A job that was held before it had a place. One that was quicker is let go, and may run as any other."""
-    while True:
-        job = await world.submit(run_s)
-        if (await world.admin.hold(job)).job.epoch == 0:
-            return job
-        await world.admin.release(job)
+async def _logs(world: Dispatchers, job: str, text: str) -> bool:
+    return text in await _log_of(world, job)
+
+
+async def _log_of(world: Dispatchers, job: str) -> str:
+    status, body = await world.fetch(await world.leader(), f"/v1/jobs/{job}/logs")
+    return body.decode() if status == 200 else ""
 
 
 async def _is(world: Dispatchers, job: str, status: str) -> bool:

@@ -15,11 +15,13 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import aiohttp
+import msgspec
 
 import tests.kills.work
 from federator.cli.demo.processes import Processes
 from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
+from federator.settings import S3Settings
 from federator.wire.http import TokenRequest
 from tests.kills.judge import judge, read_attempts
 from tests.partitions.proxy import Proxy
@@ -33,18 +35,20 @@ BEAT = Path(tests.kills.work.__path__[0]) / "beat.py"
 
 
 class Dispatchers:
-    """`names`: one dispatcher each. Those in `proxied` reach etcd through proxies of their own. `etcd`: settings of the store beyond or instead of quick ones."""
+    """`names`: one dispatcher each. Those in `proxied` reach etcd through proxies of their own. `etcd`: settings of the store beyond or instead of quick ones. Without a cluster there is one, with the embedded store. `s3`: the bucket that they have in place of a folder."""
 
     def __init__(
         self,
         folder: Path,
-        cluster: EtcdCluster,
+        cluster: EtcdCluster | None,
         names: str = "ab",
         proxied: str = "",
         etcd: Mapping[str, object] = MappingProxyType({}),
+        s3: S3Settings | None = None,
     ) -> None:
         self.folder = folder
         self._etcd = etcd
+        self._s3 = s3
         folder.mkdir(parents=True, exist_ok=True)
         self.cluster = cluster
         self.journal = folder / "journal"
@@ -55,7 +59,7 @@ class Dispatchers:
         self.nodes: dict[str, int] = {}
         """Acknowledged jobs, and how many ranks each has."""
         self.admin = AsyncClient(self.urls, patience_s=READY_S)
-        self._token = ""
+        self.token = ""
         self._http: aiohttp.ClientSession
 
     def url(self, name: str) -> str:
@@ -66,6 +70,11 @@ class Dispatchers:
     def urls(self) -> str:
         """All addresses, as users and agents are given them."""
         return ",".join(map(self.url, self.ports))
+
+    @property
+    def urls_of_site(self) -> str:
+        """The addresses that the site is given."""
+        return self.urls
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20))
@@ -84,8 +93,8 @@ class Dispatchers:
         await self.until(lambda: self.leads(first), "the first leads")
         for name in others:
             self.start(name)
-        self._token = (self.folder / first / "admin.token").read_text().strip()
-        self.admin = AsyncClient(self.urls, self._token, patience_s=READY_S)
+        self.token = (self.folder / first / "admin.token").read_text().strip()
+        self.admin = AsyncClient(self.urls, self.token, patience_s=READY_S)
         await self._start_site()
 
     async def __aexit__(self, *_: object) -> None:
@@ -159,9 +168,15 @@ class Dispatchers:
 
     async def ask(self, name: str, method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
         """One request to this very dispatcher."""
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         async with self._http.request(method, self.url(name) + path, headers=headers, **options) as answer:
             return answer.status, await answer.json(content_type=None)
+
+    async def fetch(self, name: str, path: str) -> tuple[int, bytes]:
+        """What this very dispatcher answers, as it is."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with self._http.get(self.url(name) + path, headers=headers) as answer:
+            return answer.status, await answer.read()
 
     async def submit(self, run_s: float, **fields: Any) -> str:
         """A job that writes down that it lives; acknowledged, so it counts."""
@@ -208,22 +223,27 @@ class Dispatchers:
         """The attempts of a job that ever lived."""
         return {attempt.placement for attempt in read_attempts(self.journal) if attempt.job == job}
 
-    async def _write_settings(self, name: str) -> None:
+    async def _etcd_settings(self, name: str) -> dict[str, object] | None:
+        if self.cluster is None:
+            return None
         endpoints = list(self.cluster.endpoints)
         if name in self.proxies:
             self.proxies[name] = [Proxy(ports.client) for ports in self.cluster.ports]
             endpoints = [await proxy.start() for proxy in self.proxies[name]]
-        etcd = {
+        return {
             "endpoints": endpoints,
-            "shared_dir": str(self.folder / "shared"),
+            "shared_dir": "" if self._s3 else str(self.folder / "shared"),
             "term_s": TERM_S,
             "margin_s": MARGIN_S,
             "patience_s": 2.5,
         } | dict(self._etcd)
+
+    async def _write_settings(self, name: str) -> None:
+        etcd = await self._etcd_settings(name)
         settings = {
             "state_dir": str(self.folder / name),
             "server": {"port": self.ports[name]},
-            "store": {"etcd": etcd},
+            "store": {"etcd": etcd, "s3": msgspec.to_builtins(self._s3)},
             "link": {"report_every_s": 0.5},
             "ledger": {"export": [f"file://{self.folder}/ledger.jsonl"]},
         }
@@ -237,7 +257,7 @@ class Dispatchers:
             "site": "lab",
             "kind": "onprem",
             "pools": [pool],
-            "dispatcher": self.urls,
+            "dispatcher": self.urls_of_site,
             "state_dir": str(self.folder / "agent"),
             "report_every": "0.5s",
         }

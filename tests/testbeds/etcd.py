@@ -50,13 +50,19 @@ class EtcdCluster:
         scheme: str = "http",
         options: Sequence[str] = (),
     ) -> None:
-        """`scheme`: `https` where the options have certificates."""
+        """`scheme`: `https` where the options have certificates. `peer_urls` may be set before the start: how members reach each other, else at their ports."""
         self._scheme = scheme
         self._folder = folder
         self._options = [*options, *([] if durable else ["--unsafe-no-fsync"])]
         numbers = free_ports(2 * members)
         self.ports = [Ports(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.peer_urls = [f"http://127.0.0.1:{ports.peer}" for ports in self.ports]
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The processes of the members that live, by number."""
+        return {number: process.pid for number, process in self._processes.items()}
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -80,15 +86,14 @@ class EtcdCluster:
     def start(self, number: int) -> None:
         """Start a member, for the first time or again over what it had."""
         ports = self.ports[number]
-        peers = ",".join(f"m{n}=http://127.0.0.1:{each.peer}" for n, each in enumerate(self.ports))
         client, peer = self.endpoints[number], f"http://127.0.0.1:{ports.peer}"
         with (self._folder / f"m{number}.log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
                 [
                     *DIE_WITH_US, program("etcd"), "--name", f"m{number}", "--data-dir", str(self._folder / f"m{number}"),
                     "--listen-client-urls", client, "--advertise-client-urls", client,
-                    "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                    "--initial-cluster", peers, "--initial-cluster-token", str(self._folder),
+                    "--listen-peer-urls", peer, "--initial-advertise-peer-urls", self.peer_urls[number],
+                    "--initial-cluster", self._peers, "--initial-cluster-token", str(self._folder),
                     "--heartbeat-interval", str(HEARTBEAT_MS), "--election-timeout", str(ELECTION_MS),
                     "--log-level", "warn", *self._options,
                 ],
@@ -134,13 +139,12 @@ class EtcdCluster:
     def restore(self, snapshot: Path) -> None:
         """As after a disaster: all members are gone, and begin anew with what a backup holds."""
         self.end()
-        peers = ",".join(f"m{n}=http://127.0.0.1:{each.peer}" for n, each in enumerate(self.ports))
-        for number, ports in enumerate(self.ports):
+        for number in range(len(self.ports)):
             folder = self._folder / f"m{number}"
             shutil.rmtree(folder)
             self.ctl(
                 "snapshot", "restore", str(snapshot), "--data-dir", str(folder), "--name", f"m{number}",
-                "--initial-cluster", peers, "--initial-advertise-peer-urls", f"http://127.0.0.1:{ports.peer}",
+                "--initial-cluster", self._peers, "--initial-advertise-peer-urls", self.peer_urls[number],
                 "--initial-cluster-token", str(self._folder),
                 utility="etcdutl",
             )  # fmt: skip
@@ -151,6 +155,10 @@ class EtcdCluster:
         """Kill what is left."""
         for number in tuple(self._processes):
             self.kill(number)
+
+    @property
+    def _peers(self) -> str:
+        return ",".join(f"m{number}={url}" for number, url in enumerate(self.peer_urls))
 
     def _healthy(self, number: int) -> bool:
         if self._scheme == "https":

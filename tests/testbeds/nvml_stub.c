@@ -154,6 +154,14 @@ int nvmlDeviceGetTemperature(struct gpu *gpu, int sensor, unsigned *celsius) {
     return failed;
 }
 
+int nvmlDeviceGetPowerUsage(struct gpu *gpu, unsigned *milliwatts) {
+    unsigned long long watts;
+    int failed = value(gpu, "watts", &watts);
+    if (!failed && !watts) return NOT_SUPPORTED;
+    if (!failed) *milliwatts = watts * 1000;
+    return failed;
+}
+
 int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *current, unsigned *pending) {
     unsigned long long answer;
     int failed = value(gpu, "mig", &answer);

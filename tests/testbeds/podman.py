@@ -32,7 +32,7 @@ class Podman:
             '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=200:200"]\n'
         )
         places = f'graphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
-        (folder / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\n{places}')
+        (folder / "storage.conf").write_text(f'[storage]\ndriver = "{_driver(folder)}"\n{places}')
         # An empty second hierarchy of control groups, which some machines have beside the first, makes crun give up.
         script = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$0" "$@"'
         (self.programs / "podman").write_text(
@@ -45,10 +45,12 @@ exec unshare -m /bin/sh -c '{script}' {shutil.which("podman")} "$@"
         (folder / "root.tar").write_bytes(busybox_root())
         self("import", "--quiet", str(folder / "root.tar"), IMAGE)
 
-    def __call__(self, *words: str) -> str:
-        """What it prints."""
+    def __call__(self, *words: str, given: str = "") -> str:
+        """What it prints, with that as its input. Raises `AssertionError` with what it complains of."""
         command = [str(self.programs / "podman"), *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        ran = subprocess.run(command, check=False, input=given, capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
 
     def containers(self) -> list[str]:
         """Names of all that there are, running or not."""
@@ -58,3 +60,14 @@ exec unshare -m /bin/sh -c '{script}' {shutil.which("podman")} "$@"
         """Remove what is left."""
         self("rm", "--all", "--force", "--time=0")
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _driver(folder: Path) -> str:
+    """Of the storage: `overlay` where this file system can be one's upper layer, else `vfs`, which copies all of an image for each layer and container."""
+    layers = [folder / name for name in ("lower", "upper", "work", "merged")]
+    for layer in layers:
+        layer.mkdir()
+    lower, upper, work, merged = layers
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    mount = ["unshare", "-m", "mount", "-t", "overlay", "overlay", "-o", options, str(merged)]
+    return "vfs" if subprocess.run(mount, capture_output=True, check=False).returncode else "overlay"

@@ -9,7 +9,7 @@ from federator_agent.core import endings, fencing
 from federator_agent.core.capacity_report import free_now
 from federator_agent.core.events import DevicesSeen, Noticed, PortFound, SpecArrived, SpecUnknown
 from federator_agent.core.instructions import FetchSpec, FindPort, Stage
-from federator_agent.core.lent_capacity import seat_together
+from federator_agent.core.lent_capacity import HostPool, Slot, seat_together
 from federator_agent.core.state import Phase, Record
 from federator_agent.core.transition import Transition
 
@@ -19,7 +19,7 @@ RESERVE_FOR_S = 300.0
 
 def admit(draft: Transition, entry: DesiredEntry) -> None:
     """Take up a placement that is new here, or refuse it."""
-    why = _unwilling(draft, entry)
+    why = unwilling(draft, entry)
     if why:
         endings.refuse(draft, Record(entry=entry), why)
         return
@@ -31,7 +31,7 @@ def admit(draft: Transition, entry: DesiredEntry) -> None:
         _seat(draft, record, spec)
 
 
-def _unwilling(draft: Transition, entry: DesiredEntry) -> str:
+def unwilling(draft: Transition, entry: DesiredEntry) -> str:
     """Why the site does not take this work at all; empty: it does."""
     if not entry.ranks:
         return "it names no rank to run here"
@@ -93,17 +93,25 @@ def _seat(draft: Transition, record: Record, spec: JobSpec) -> None:
     if pool is None:
         endings.refuse(draft, record, f"there is no pool {record.entry.pool!r} here any more")
         return
-    why = pool.suits(spec.resources)
-    if not why:
-        free = free_now(draft.state, pool, draft.records)
-        together = spec.placement.together or ""
-        slots = seat_together(free, pool, record.entry.ranks, spec.resources, together)
-        if slots is not None:
-            _seated(draft, replace(record, slots=slots))
-            return
-        needs = f"{len(record.entry.ranks)} ranks with {spec.resources.gpus.total} GPUs each"
-        why = f"pool {pool.name} has no room for {needs}, {spec.resources.cpus_milli} milli-cores and {spec.resources.memory_mib} MiB"
-    endings.refuse(draft, record, why)
+    slots = find_slots(draft, pool, record.entry.ranks, spec)
+    if isinstance(slots, str):
+        endings.refuse(draft, record, slots)
+    else:
+        _seated(draft, replace(record, slots=slots))
+
+
+def find_slots(
+    draft: Transition, pool: HostPool, ranks: tuple[int, ...], spec: JobSpec
+) -> tuple[Slot, ...] | str:
+    """Slots of the pool that are free, for all ranks; else why there are none."""
+    if why := pool.suits(spec.resources):
+        return why
+    free = free_now(draft.state, pool, draft.records)
+    slots = seat_together(free, pool, ranks, spec.resources, spec.placement.together or "")
+    if slots is not None:
+        return slots
+    needs = f"{len(ranks)} ranks with {spec.resources.gpus.total} GPUs each"
+    return f"pool {pool.name} has no room for {needs}, {spec.resources.cpus_milli} milli-cores and {spec.resources.memory_mib} MiB"
 
 
 def _seated(draft: Transition, record: Record) -> None:

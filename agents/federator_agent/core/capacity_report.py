@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from federator.model.capacity import Pool, Shape
 from federator.model.sites import GpuPart, SiteReport
-from federator.wire.needs import FORMS, TOGETHER
+from federator.wire.needs import FORMS, LAUNCHERS, TOGETHER
 from federator_agent.core.events import Now
 from federator_agent.core.lent_capacity import (
     Host,
@@ -73,12 +73,17 @@ def site_report(state: State, now: Now) -> SiteReport:
         self_fencing=state.self_fencing,
         runtime=state.runtime,
         ailing=state.ailing,
-        abilities=(FORMS, TOGETHER, *state.abilities),
+        abilities=abilities_here(state),
         reclaim_at=state.reclaim_at,
         parts=_parts(state) or UNSET,
         isolation=state.isolation,
         trusts=state.trusts,
     )
+
+
+def abilities_here(state: State) -> tuple[str, ...]:
+    """What jobs may need and find here: what this agent can do, and what the site has."""
+    return (FORMS, TOGETHER, LAUNCHERS, *state.abilities)
 
 
 def _parts(state: State) -> tuple[GpuPart, ...]:
@@ -115,6 +120,7 @@ def _pool(state: State, pool: HostPool, at: float) -> Pool:
         shared=True if pool.shares else UNSET,
         cut_milli=pool.cut_milli or UNSET,
         longest_s=pool.longest_s or UNSET,
+        labels=dict(pool.labels) or UNSET,
     )
 
 

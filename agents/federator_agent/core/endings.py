@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from federator.model.jobs import FIRST
 from federator.model.placements import Cause, DesiredEntry, PlacementStatus
 from federator_agent.core.events import RankEnded, StagingFailed
 from federator_agent.core.instructions import Collect, SignalRanks, StopStaging
@@ -102,9 +103,14 @@ def kill_if_due(draft: Transition, record: Record) -> None:
 
 
 def stop_siblings(draft: Transition, record: Record, ended: RankEnded) -> None:
-    """A rank has failed: the rest of the gang cannot go on without it."""
+    """A rank has failed, or was the one that the job ends with: the rest of the gang does not go on without it."""
     cause = Cause.NODE_LOST if ended.exit_code is None else Cause.EXIT
     stop(draft, record, cause, f"rank {ended.rank} ended first", ended.rank)
+
+
+def decides(record: Record, rank: int) -> bool:
+    """Whether this rank's end is the job's, however the others end."""
+    return record.entry.success == FIRST and rank == 0
 
 
 def fail_staging(draft: Transition, record: Record, event: StagingFailed) -> None:
@@ -134,7 +140,8 @@ def judge(record: Record, now_at: float) -> Verdict:
     ended_at = max((rank.ended_at or now_at for rank in record.ranks), default=now_at)
     ended_at = max(ended_at, record.started_at or ended_at)
     stop = record.stop
-    if record.ranks and all(_succeeded(rank, stop) for rank in record.ranks):
+    counted = [rank for rank in record.ranks if decides(record, rank.rank)] or record.ranks
+    if counted and all(_succeeded(rank, stop) for rank in counted):
         return Verdict(status=PlacementStatus.SUCCEEDED, cause=Cause.EXIT, exit_code=0, ended_at=ended_at)
     first = _first_failed(record)
     code = first.exit_code if first else 0
@@ -186,7 +193,11 @@ def _why(rank: RankState) -> str:
 
 def _succeeded(rank: RankState, stop: Stop | None) -> bool:
     """Whether a rank ended well, and by itself: an end after having been asked may be that of half the work."""
-    by_itself = stop is None or (rank.ended_at is not None and rank.ended_at <= stop.asked_at)
+    by_itself = (
+        stop is None
+        or stop.rank == rank.rank
+        or (rank.ended_at is not None and rank.ended_at <= stop.asked_at)
+    )
     return rank.exit_code == 0 and by_itself
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.model.allotments import Allotment
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.model.sites import AilingGpu
@@ -147,6 +148,40 @@ class Collected(msgspec.Struct, frozen=True):
     unkept: bool = False
 
 
+class LocalSubmitted(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody at this host submits a job to the agent itself. The ids are new ones; `text` is the spec as JSON, and `at` when it came."""
+
+    job: str
+    placement: str
+    owner: str
+    spec: JobSpec
+    text: str
+    at: float
+    queue: str = ""
+    """Empty: that of the first allotment which admits it."""
+    priority: int | None = None
+    max_duration_s: float | None = None
+
+
+class LocalCancelled(msgspec.Struct, frozen=True):
+    """Its owner, at this host, ends a job that the agent has admitted."""
+
+    placement: str
+    by: str
+
+
+class Allotted(msgspec.Struct, frozen=True):
+    """The dispatcher says what may be admitted here while the link is down."""
+
+    allotments: tuple[Allotment, ...]
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """The dispatcher has these placements of the agent's own on disk, with their jobs."""
+
+    placements: tuple[str, ...]
+
+
 class CapacitySeen(msgspec.Struct, frozen=True):
     """The site's own scheduler has been looked at."""
 
@@ -197,6 +232,10 @@ Event = (
     | RankAbsent
     | RankEnded
     | Collected
+    | LocalSubmitted
+    | LocalCancelled
+    | Allotted
+    | Adopted
     | CapacitySeen
     | DevicesSeen
     | Noticed

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from federator.model.allotments import LocalJob
 from federator.model.jobs import JobSpec
 from federator.model.placements import PlacementReport
 from federator.model.sites import SiteReport
@@ -101,6 +102,31 @@ class Discard(msgspec.Struct, frozen=True):
     checkpoints_of: str | None = None
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """Tell whoever asked about this placement of the agent's own; `refusal` empty: it is done."""
+
+    placement: str
+    refusal: str
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Tell jobs that the agent has admitted, if the dispatcher takes such."""
+
+    jobs: tuple[LocalJob, ...]
+
+
+class Withhold(msgspec.Struct, frozen=True):
+    """Send no logs and outputs of this placement: the dispatcher does not know it."""
+
+    placement: str
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Send them: now it does."""
+
+    placement: str
+
+
 Instruction = (
     Persist
     | SendDesiredAck
@@ -116,4 +142,8 @@ Instruction = (
     | SignalRanks
     | Collect
     | Discard
+    | Answer
+    | Offer
+    | Withhold
+    | Release
 )

@@ -42,6 +42,8 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     """So many of its GPUs the site's own cluster lets the federation have at once. None: all."""
     longest_s: float | None = None
     """The site's own scheduler ends what has run for so long. None: it does not."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """What its hosts have in common beyond the site's labels: keys with their values."""
 
     @property
     def on_machine(self) -> int:

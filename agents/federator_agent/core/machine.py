@@ -15,9 +15,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from federator.model.placements import Cause, DesiredEntry, Order, PlacementStatus
-from federator_agent.core import admission, endings, fencing
+from federator_agent.core import admission, endings, fencing, local_jobs
 from federator_agent.core.events import (
     Acknowledged,
+    Adopted,
+    Allotted,
     Awake,
     CapacitySeen,
     Collected,
@@ -26,6 +28,8 @@ from federator_agent.core.events import (
     Event,
     LinkDown,
     LinkUp,
+    LocalCancelled,
+    LocalSubmitted,
     Noticed,
     Now,
     Paused,
@@ -91,7 +95,8 @@ def next_wake_boot_s(state: State) -> float | None:
 
 def _awake(draft: Transition, event: Awake) -> None:
     """Look for the work of the life before, then take up what is desired and not yet begun."""
-    draft.set(boot_id=event.boot_id, renewed_boot_s=event.renewed_boot_s)
+    draft.set(boot_id=event.boot_id, renewed_boot_s=event.renewed_boot_s, down_boot_s=draft.now.boot_s)
+    local_jobs.awake(draft)
     for record in list(draft.records.values()):
         _resume(draft, record)
     for entry in draft.state.desired.values():
@@ -131,7 +136,7 @@ def _timed_anew(draft: Transition, record: Record) -> Record:
 
 
 def _link_up(draft: Transition, event: LinkUp) -> None:
-    """Everything not acknowledged is told again; to a store with another past, everything is.
+    """Everything not acknowledged is told again; to a store with another past, everything is, what is over among it.
 
     What is not seated yet is dropped: a session begins with the whole desired set, and only that says whether it is still wanted.
     """
@@ -141,15 +146,19 @@ def _link_up(draft: Transition, event: LinkUp) -> None:
     }
     if event.proved_boot_s is not None:
         _renew(draft, event.proved_boot_s)
-    if event.incarnation != state.incarnation:
+    anew = event.incarnation != state.incarnation
+    if anew:
         left = (*state.left, state.incarnation) if state.incarnation else state.left
         draft.remember_facts(incarnation=event.incarnation, left=left, term=event.term)
         draft.change_desired(DesiredChange(0, (), (), whole=False))
+        draft.records = {**state.over, **draft.records}
+        draft.set(over={})
         for record in list(draft.records.values()):
             draft.put(replace(record, acknowledged=False))
     elif event.term != state.term:
         draft.remember_facts(term=event.term)
-    draft.set(linked=True, reported=None, address=event.address)
+    draft.set(linked=True, down_boot_s=None, reported=None, address=event.address)
+    local_jobs.link_up(draft, anew=anew)
     for record in draft.records.values():
         if record.phase is Phase.RESERVED and record.report is None:
             draft.do(FindPort(record.entry.placement))
@@ -170,7 +179,9 @@ def _renew(draft: Transition, sent_boot_s: float) -> None:
 
 def _link_down(draft: Transition, event: LinkDown) -> None:
     del event
-    draft.set(linked=False)
+    if draft.state.linked:
+        draft.set(linked=False, down_boot_s=draft.now.boot_s, offered_boot_s=None)
+        local_jobs.note_heard(draft)
 
 
 def _desired_changed(draft: Transition, event: DesiredChanged) -> None:
@@ -285,7 +296,7 @@ def _rank_absent(draft: Transition, event: RankAbsent) -> None:
 
 
 def _rank_ended(draft: Transition, event: RankEnded) -> None:
-    """The last rank's end is the placement's; before that, a failed rank ends the others."""
+    """The last rank's end is the placement's; before that, a failed rank ends the others, and so does the first where its end is the job's."""
     record = _with_rank(
         draft,
         event.placement,
@@ -301,7 +312,7 @@ def _rank_ended(draft: Transition, event: RankEnded) -> None:
     draft.records[event.placement] = record
     if not record.live_ranks:
         endings.conclude(draft, record)
-    elif event.exit_code != 0:
+    elif event.exit_code != 0 or endings.decides(record, event.rank):
         endings.stop_siblings(draft, record, event)
 
 
@@ -331,6 +342,8 @@ def _drop_specs(draft: Transition) -> None:
 
 def _acknowledged(draft: Transition, event: Acknowledged) -> None:
     for record in list(draft.records.values()):
+        if draft.told_apart(record.entry.placement):
+            continue
         if record.report is not None and not record.acknowledged and record.report.seq <= event.seq:
             acknowledged = replace(record, acknowledged=True)
             if record.phase is Phase.ENDED:
@@ -352,6 +365,7 @@ def _report_due(draft: Transition, event: ReportDue) -> None:
     del event
     draft.report_anyway()
     draft.repeat_statuses()
+    local_jobs.report_due(draft)
 
 
 def _tick(draft: Transition, event: Tick) -> None:
@@ -388,6 +402,10 @@ _HANDLERS: dict[type, Callable[[Transition, Any], None]] = {
     RankAbsent: _rank_absent,
     RankEnded: _rank_ended,
     Collected: _collected,
+    LocalSubmitted: local_jobs.submit,
+    LocalCancelled: local_jobs.cancel,
+    Allotted: local_jobs.allotted,
+    Adopted: local_jobs.adopted,
     CapacitySeen: _capacity_seen,
     DevicesSeen: admission.devices_seen,
     Noticed: admission.noticed,

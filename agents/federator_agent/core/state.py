@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from federator.model.allotments import Allotment, LocalJob
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, DesiredEntry, PlacementReport, PlacementStatus
 from federator.model.sites import AilingGpu, SiteReport
@@ -127,7 +128,45 @@ class FactsChange(msgspec.Struct, frozen=True, tag="facts", forbid_unknown_field
     seq_ceiling: int
 
 
-Change = RecordChange | RecordGone | DesiredChange | FactsChange
+class LocalWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job that this agent has admitted by itself, beside the record of its placement."""
+
+    job: LocalJob
+    gpus: float
+    adopted: bool = False
+    """The dispatcher has it."""
+    lasted_s: float | None = None
+    """For how long it held its GPUs; None: it is not over."""
+
+    def held_s(self, ended_at: float) -> float:
+        """That, if it ended then: there is no waiting between admission and start."""
+        return max(0.0, ended_at - self.job.submitted_at)
+
+
+class LocalChange(msgspec.Struct, frozen=True, tag="local", forbid_unknown_fields=True):
+    """A job of the agent's own as it is now."""
+
+    work: LocalWork
+
+
+class LocalGone(msgspec.Struct, frozen=True, tag="local-gone", forbid_unknown_fields=True):
+    """One that neither the dispatcher nor an allotment asks for any more."""
+
+    placement: str
+
+
+class AllotmentsChange(msgspec.Struct, frozen=True, tag="allotments", forbid_unknown_fields=True):
+    """What may be admitted here, and when the dispatcher was last known to be there."""
+
+    allotments: tuple[Allotment, ...]
+    heard_at: float
+
+
+Change = RecordChange | RecordGone | DesiredChange | FactsChange | LocalChange | LocalGone | AllotmentsChange
+
+
+MOST_OVER = 500
+"""Placements that are over and still remembered."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +183,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Work runs on other machines than the agent: a new boot of this one proves nothing, and its boot clock has not measured them."""
     boot_id: str = ""
     records: dict[str, Record] = {}
+    over: dict[str, Record] = {}
+    """What is over, acknowledged and forgotten by the dispatcher, oldest first: a store that is restored from a backup may not know its end, and is told."""
     desired: dict[str, DesiredEntry] = {}
     generation: int = 0
     incarnation: str = ""
@@ -155,6 +196,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = 0
     seq_ceiling: int = 0
     specs: dict[str, JobSpec] = {}
+    local: dict[str, LocalWork] = {}
+    """Jobs that the agent has admitted by itself, by placement: until the dispatcher has them, and for a day at least."""
+    allotments: tuple[Allotment, ...] = ()
+    heard_at: float = 0.0
+    """When the dispatcher was last known to be there, as far as that is on disk."""
+    down_boot_s: float | None = None
+    """Since when, in this boot, there has been no session; None: there is one."""
+    offered_boot_s: float | None = None
+    """When jobs that are not adopted were last told."""
     linked: bool = False
     runtime: str = ""
     """As reports name it."""
@@ -192,22 +242,30 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 def restore(state: State, changes: list[Change]) -> State:
     """The state after the changes that a disk remembers."""
-    records = dict(state.records)
+    records, over = dict(state.records), state.over
     desired = dict(state.desired)
     generation, facts = state.generation, FactsChange("", (), 0, 0)
+    local, allotted = dict(state.local), AllotmentsChange((), 0.0)
     for change in changes:
         if isinstance(change, RecordChange):
             records[change.record.entry.placement] = change.record
         elif isinstance(change, RecordGone):
-            records.pop(change.placement, None)
+            over = remembered(over, records.pop(change.placement, None))
         elif isinstance(change, DesiredChange):
             desired = apply_desired(desired, change)
             generation = change.generation
+        elif isinstance(change, LocalChange):
+            local[change.work.job.placement] = change.work
+        elif isinstance(change, LocalGone):
+            local.pop(change.placement, None)
+        elif isinstance(change, AllotmentsChange):
+            allotted = change
         else:
             facts = change
     return msgspec.structs.replace(
         state,
         records=records,
+        over={name: record for name, record in over.items() if name not in records},
         desired=desired,
         generation=generation,
         incarnation=facts.incarnation,
@@ -215,7 +273,18 @@ def restore(state: State, changes: list[Change]) -> State:
         term=facts.term,
         seq=facts.seq_ceiling,
         seq_ceiling=facts.seq_ceiling,
+        local=local,
+        allotments=allotted.allotments,
+        heard_at=allotted.heard_at,
     )
+
+
+def remembered(over: dict[str, Record], record: Record | None) -> dict[str, Record]:
+    """What is over, with a record that is forgotten: the newest of them."""
+    if record is None or record.phase is not Phase.ENDED or record.report is None:
+        return over
+    kept = {**over, record.entry.placement: record}
+    return dict(list(kept.items())[-MOST_OVER:])
 
 
 def apply_desired(desired: dict[str, DesiredEntry], change: DesiredChange) -> dict[str, DesiredEntry]:
@@ -233,5 +302,10 @@ def whole(state: State) -> list[Change]:
         FactsChange(state.incarnation, state.left, state.term, state.seq_ceiling),
         DesiredChange(state.generation, tuple(state.desired.values()), (), whole=True),
     ]
+    changes += [LocalChange(work) for work in state.local.values()]
+    if state.allotments:
+        changes.append(AllotmentsChange(state.allotments, state.heard_at))
+    for name, record in state.over.items():
+        changes += (RecordChange(record), RecordGone(name))
     changes += [RecordChange(record) for record in state.records.values()]
     return changes

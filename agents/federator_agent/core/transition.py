@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from federator.model.allotments import Allotment
 from federator.model.placements import DesiredEntry, PlacementReport, PlacementStatus, RankStatus
 from federator.wire.link import MAX_STATUSES, desired_digest
 from federator_agent.core.capacity_report import HOLDING, site_report, unchanged
@@ -20,9 +21,13 @@ from federator_agent.core.instructions import (
     SendStatuses,
 )
 from federator_agent.core.state import (
+    AllotmentsChange,
     Change,
     DesiredChange,
     FactsChange,
+    LocalChange,
+    LocalGone,
+    LocalWork,
     Phase,
     RankState,
     Record,
@@ -31,6 +36,7 @@ from federator_agent.core.state import (
     State,
     Verdict,
     apply_desired,
+    remembered,
 )
 
 SEQ_BLOCK = 1000
@@ -38,7 +44,23 @@ SEQ_BLOCK = 1000
 DERIVED = frozenset({Phase.FETCHING, Phase.COLLECTING})
 """Phases that a restart derives again, from the desired set and from what the runtime finds; they are not written."""
 UNREPORTED = frozenset(
-    {"specs", "desired", "generation", "seq", "seq_ceiling", "renewed_boot_s", "incarnation", "left", "term"}
+    {
+        "specs",
+        "desired",
+        "generation",
+        "seq",
+        "seq_ceiling",
+        "renewed_boot_s",
+        "incarnation",
+        "left",
+        "term",
+        "over",
+        "local",
+        "allotments",
+        "heard_at",
+        "down_boot_s",
+        "offered_boot_s",
+    }
 )
 """Parts of the state that no report depends on."""
 
@@ -81,6 +103,28 @@ class Transition:
         if record is not None and record.phase is not Phase.ENDED:
             self._moved = self._moved or _reported(record) != _reported(None)
         self._changes.append(RecordGone(placement))
+        self.set(over=remembered(self.state.over, record))
+
+    def put_local(self, work: LocalWork) -> None:
+        """Note a job of the agent's own, durably."""
+        self._changes.append(LocalChange(work))
+        self.set(local={**self.state.local, work.job.placement: work})
+
+    def drop_local(self, placement: str) -> None:
+        """Forget one, durably."""
+        self._changes.append(LocalGone(placement))
+        self.set(local={name: work for name, work in self.state.local.items() if name != placement})
+
+    def put_allotments(self, allotments: tuple[Allotment, ...]) -> None:
+        """Note, durably, what may be admitted here, and that the dispatcher is there or was until now."""
+        if allotments or self.state.allotments:
+            self._changes.append(AllotmentsChange(allotments, self.now.at))
+            self.set(allotments=allotments, heard_at=self.now.at)
+
+    def told_apart(self, placement: str) -> bool:
+        """Whether the dispatcher does not know this placement yet, because the agent has admitted it by itself."""
+        work = self.state.local.get(placement)
+        return work is not None and not work.adopted
 
     def change_desired(self, change: DesiredChange) -> None:
         """Change the desired set, durably, and say so."""
@@ -140,6 +184,9 @@ class Transition:
     def end(self, record: Record, verdict: Verdict) -> Record:
         """Make a placement's end durable and tell it."""
         ended = replace(record, phase=Phase.ENDED, verdict=verdict)
+        work = self.state.local.get(record.entry.placement)
+        if work is not None:
+            self.put_local(replace(work, lasted_s=work.held_s(verdict.ended_at)))
         return self.tell(ended, verdict.status, verdict)
 
     def drop_if_done(self, record: Record) -> None:
@@ -171,7 +218,9 @@ class Transition:
             instructions.insert(0, Persist(tuple(self._changes)))
         if not state.linked:
             return state, instructions
-        newest = {report.placement: report for report in self._statuses}
+        newest = {
+            report.placement: report for report in self._statuses if not self.told_apart(report.placement)
+        }
         reports = tuple(sorted(newest.values(), key=lambda report: report.seq))
         pages = range(0, len(reports), MAX_STATUSES)
         instructions.extend(SendStatuses(reports[first : first + MAX_STATUSES]) for first in pages)

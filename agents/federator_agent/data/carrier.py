@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +15,12 @@ from federator.kernel.errors import FederatorError, Permanent, Transient
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.model.whose import Whose
+from federator.wire.inputs import names_of
 from federator_agent.core.state import Record
 from federator_agent.data.allowed import Allowed, DataRules, addresses_of
 from federator_agent.data.checkpoints import Checkpoints, JobCheckpoints
-from federator_agent.data.inputs import Inputs, NoRoom, fault_of, name_of
+from federator_agent.data.inputs import Inputs, NoRoom, fault_of
+from federator_agent.data.outputs import JobOutputs, OutputBulk
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import ANY_PUBLIC, Sources, WebRules
 from federator_agent.staging_errors import StagingError, StagingRefused
@@ -91,12 +94,16 @@ class Carrier:
         networks: tuple[str, ...] = (),
         *,
         apart: bool = False,
+        bulk: OutputBulk | None = None,
     ) -> None:
-        """`apart`: jobs have other rights than the agent has."""
+        """`apart`: jobs have other rights than the agent has. `bulk`: from where outputs of other jobs come; None: it brings none."""
         self._rules = DataRules(allowed, (state_dir,), apart)
         self._sources, self._networks = Sources(self._rules.check_folder), networks
         self._clock, self.limit_bytes = clock, limit_bytes
         self._inputs: dict[Path, Inputs] = {}
+        self._outputs: JobOutputs | None = None
+        if bulk is not None:
+            self._outputs = JobOutputs(state_dir / "outputs-read", bulk, self._sources, limit_bytes)
         (state_dir / "saved").mkdir(exist_ok=True)
         self._checkpoints = Checkpoints(state_dir / "saved", self._sources)
 
@@ -113,17 +120,19 @@ class Carrier:
 
     async def bring(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Inputs, and the latest checkpoint. Raises `StagingError`: refused where another site may do better."""
-        try:
+        with _told():
             await self._bring_inputs(load, folders, note)
             await self._bring_checkpoint(load, folders, note)
-        except StagingError:
-            raise
-        except (Transient, NoRoom) as error:
-            raise StagingRefused(fault_of(error)) from None
-        except Permanent as error:
-            raise StagingError(Cause.STAGING, fault_of(error)) from None
-        except OSError as error:
-            raise StagingRefused(f"its data cannot be written: {error}") from None
+
+    async def bring_all(
+        self, record: Record, spec: JobSpec, folders: Folders, note: Callable[[str], None]
+    ) -> None:
+        """The same for a placement as a whole, with what it reads of the outputs of other jobs. Raises `StagingError`."""
+        await self.bring(self.load_of(record, spec), folders, note)
+        if spec.inputs_from:
+            assert self._outputs is not None, "the site has said that it brings them"
+            with _told():
+                await self._outputs.bring(record.entry.placement, spec.inputs_from, folders.inputs, note)
 
     async def _bring_checkpoint(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Raises `StagingRefused` for whatever goes wrong: nothing is lost by it, and another site may have it, or the right to it."""
@@ -142,9 +151,8 @@ class Carrier:
         folders.inputs.mkdir(parents=True, exist_ok=True)
         kept = self._inputs.setdefault(folders.cache, Inputs(folders.cache, self._sources, self.limit_bytes))
         in_use = _entries_in_use(folders)
-        names = [name_of(uri) for uri in load.inputs]
-        for number, uri in enumerate(load.inputs):
-            link = folders.inputs / _link_name(number, names)
+        for uri, name in zip(load.inputs, names_of(load.inputs), strict=True):
+            link = folders.inputs / name
             await kept.bring(uri, in_use, note, partial(_link, link), load.web)
 
     def resumes(self, load: Load, folder: Path) -> bool:
@@ -198,15 +206,24 @@ class Carrier:
         return self._checkpoints.of(load.uri, load.job, load.part) if load.uri else None
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Faults of data as those of a start: refused where another site may do better."""
+    try:
+        yield
+    except StagingError:
+        raise
+    except (Transient, NoRoom) as error:
+        raise StagingRefused(fault_of(error)) from None
+    except Permanent as error:
+        raise StagingError(Cause.STAGING, fault_of(error)) from None
+    except OSError as error:
+        raise StagingRefused(f"its data cannot be written: {error}") from None
+
+
 def _link(link: Path, target: Path) -> None:
     link.unlink(missing_ok=True)
     link.symlink_to(target)
-
-
-def _link_name(number: int, names: list[str]) -> str:
-    """The end of its address; with its number when an earlier one ends alike."""
-    name = names[number]
-    return f"{name}-{number}" if name in names[:number] else name
 
 
 def _entries_in_use(folders: Folders) -> Callable[[], set[Path]]:

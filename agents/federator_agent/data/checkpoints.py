@@ -174,7 +174,7 @@ class Checkpoints:
         try:
             await patiently(lambda: kept.fetch(pointer, archive), note)
             target = more if number else beside
-            await asyncio.to_thread(archives.unpack, archive, target, limited=False)
+            await asyncio.to_thread(archives.unpack, archive, target, most_bytes=math.inf)
             if number:
                 await asyncio.to_thread(_merge, more, beside)
         finally:

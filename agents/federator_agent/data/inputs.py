@@ -10,21 +10,20 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from federator.kernel.errors import FederatorError, Invalid, Permanent
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_bytes
+from federator.wire.inputs import name_of
 from federator_agent import job_folders
 from federator_agent.data.files import look, path_of
 from federator_agent.data.patience import patiently
-from federator_agent.data.sources import ANY_PUBLIC, Item, Moved, Source, Sources, WebRules, scheme_of
+from federator_agent.data.sources import ANY_PUBLIC, Item, Moved, Readable, Sources, WebRules, scheme_of
 
 SIDE_BY_SIDE = 8
 """Files of one input that are fetched at once."""
@@ -40,13 +39,6 @@ LOOK_AGAIN_S = 0.1
 
 class NoRoom(Permanent):
     """The site's disk cannot hold it, even with nothing else kept: another site may."""
-
-
-def name_of(uri: str) -> str:
-    """What an input is called where a job looks for it: the end of its address, and never a way to somewhere else."""
-    parts = urlsplit(uri)
-    name = re.sub(r"[/\x00-\x1f]", "_", unquote(PurePosixPath(parts.path).name) or parts.netloc)[:200]
-    return name if name.strip(".") else "input"
 
 
 class Inputs:
@@ -76,12 +68,22 @@ class Inputs:
 
         `in_use`: entries that must stay. `keep`: puts this one among them; until it has, nobody removes it. Raises `NoRoom`, `Permanent`, `Transient`.
         """
-        source = self._sources.of(uri, web)
         if scheme_of(uri) == "file":
             await patiently(lambda: look(uri), note)
             note(f"{uri}: is at this site\n")
             keep(path_of(uri))
             return path_of(uri)
+        return await self.bring_from(self._sources.of(uri, web), uri, in_use, note, keep)
+
+    async def bring_from(
+        self,
+        source: Readable,
+        uri: str,
+        in_use: Callable[[], set[Path]],
+        note: Callable[[str], None],
+        keep: Callable[[Path], None],
+    ) -> Path:
+        """The same, from a source that is given. `uri`: what it is called."""
         items = await patiently(lambda: source.items(uri), note)
         for item in items:
             _check_name(uri, item)
@@ -100,7 +102,7 @@ class Inputs:
 
     async def _fetch(
         self,
-        source: Source,
+        source: Readable,
         uri: str,
         items: list[Item],
         key: str,
@@ -135,7 +137,7 @@ class Inputs:
 
     async def _fetch_all(
         self,
-        source: Source,
+        source: Readable,
         uri: str,
         files: list[tuple[Item, Path]],
         moved: Moved,

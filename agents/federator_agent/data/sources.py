@@ -52,8 +52,8 @@ class GivenUp(Exception):
     """Nobody waits for this transfer any more."""
 
 
-class Source(Protocol):
-    """One kind of address."""
+class Readable(Protocol):
+    """What data is fetched from."""
 
     async def items(self, uri: str) -> list[Item]:
         """What it names, sorted by name. Raises `NotFound` for nothing, `TooLarge` for over `MOST_ITEMS`, `Permanent`, `Transient`."""
@@ -62,6 +62,10 @@ class Source(Protocol):
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
         """Write an item to a file. Raises `NotFound` when it has gone or changed since, `Permanent`, `Transient`."""
         ...
+
+
+class Source(Readable, Protocol):
+    """One kind of address."""
 
     async def put(self, file: Path, uri: str) -> None:
         """Make an address hold a file's content, whole or not at all. Raises `NotSupported`, `Permanent`, `Transient`."""

@@ -15,7 +15,6 @@ import msgspec
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound, Unavailable
 from federator.retry import Backoff, retried
 from federator.wire.jsontext import read
-from federator_agent.kube.settings import KubeSettings
 
 PATIENCE_S = 60.0
 """For how long one request is repeated: an API server that is replaced is back by then."""
@@ -36,11 +35,11 @@ class TooOld(Conflict):
 
 
 class Api:
-    """The API server as this agent sees it. Connects at the first request."""
+    """The API server as this agent, or the operator, sees it. Connects at the first request."""
 
-    def __init__(self, settings: KubeSettings) -> None:
-        """Raises `Invalid` where the client library is not installed."""
-        self._settings = settings
+    def __init__(self, kubeconfig: str = "", context: str = "") -> None:
+        """`kubeconfig`: a file, and `context` which cluster of it; empty: this process is a pod of the cluster. Raises `Invalid` where the client library is not installed."""
+        self._kubeconfig, self._context = kubeconfig, context
         self._library = _library()
         self._client: Any = None
         self._former: Any = None
@@ -138,10 +137,8 @@ class Api:
         config = self._library.config
         configuration = self._library.client.Configuration()
         try:
-            if self._settings.kubeconfig:
-                await config.load_kube_config(
-                    self._settings.kubeconfig, self._settings.context or None, configuration
-                )
+            if self._kubeconfig:
+                await config.load_kube_config(self._kubeconfig, self._context or None, configuration)
             else:
                 config.load_incluster_config(configuration)
         except config.ConfigException as error:

@@ -7,23 +7,33 @@ not ready, cordoned, or tainted against us are left out: what runs there goes on
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from federator.model.sites import LocalWork
+from federator.wire.jsontext import read
 from federator_agent.core.lent_capacity import Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
 from federator_agent.kube.device_sets import CPU_POOL, NVIDIA, DeviceSet, device_sets_of, taint_keys
+from federator_agent.kube.dra import DEVICES_NOTE
 from federator_agent.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
+from federator_agent.kube.pod_template import selector
 from federator_agent.kube.quotas import UNBOUNDED, Allowance, Asked
-from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings
+from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings, class_of
 
 PLACEMENT_LABEL = "federator/placement"
 SITE_LABEL = "federator/site"
 RANK_LABEL = "federator/rank"
 AGENT_LABEL = "federator/agent"
 """Whose it is: another agent of a site of that name, or of another federation, may use the same namespace."""
+
+
+MOST_POOLS = 200
+"""More in one report are not taken."""
+MOST_DEVICES = 1024
+"""More of a class than a pod can have: no node has as many."""
 
 
 class Size(msgspec.Struct, frozen=True, gc=False):
@@ -64,19 +74,25 @@ class PoolPlace(NamedTuple):
 class Cluster:
     """The site's reading of nodes and pods."""
 
-    def __init__(self, settings: KubeSettings, site: str) -> None:
+    def __init__(self, settings: KubeSettings, site: str, agent: str = "") -> None:
+        """`agent`: what tells this agent's pods from those of others, as `AGENT_LABEL` of them says."""
         self._settings = settings
         self._site = site
-        self._resources = {pool.resource for pool in settings.pools}
+        self._agent = agent
+        self._homes = frozenset(settings.homes())
+        self._resources = {pool.asked for pool in settings.pools}
+        self._selector = selector(settings.pod)
 
     def device_sets(self, node: Node) -> tuple[DeviceSet, ...]:
         """What a node offers, whether or not it takes work now."""
-        return device_sets_of(node, self._settings.pools)
+        return device_sets_of(node, self._settings.pools, self._settings.topology)
 
     def machine(self, node: Node) -> Machine | None:
         """A node as it counts; None: it takes no work of ours."""
         device_sets = self.device_sets(node)
         if not device_sets or not node.ready or node.spec.unschedulable or self._ailing(node):
+            return None
+        if not self._selector.items() <= node.metadata.labels.items():
             return None
         keys = {key for device_set in device_sets for key in taint_keys(device_set.resource)}
         if any(not self._tolerated(taint, keys) for taint in node.spec.taints):
@@ -102,9 +118,13 @@ class Cluster:
         """How pods are sent to a pool. `device_sets`: what all nodes offer."""
         of_pool = [device_set for device_set in device_sets if device_set.pool == pool]
         part_milli = max((device_set.part_milli for device_set in of_pool), default=0)
+        if of_pool and of_pool[0].labels:
+            first = of_pool[0]
+            plain = not self._settings.pools and PRODUCT_LABEL not in first.selector
+            return PoolPlace(first.selector, (PRODUCT_LABEL,) * plain, first.resource, part_milli)
         for each in self._settings.pools:
             if each.name == pool:
-                return PoolPlace(each.selector, (), each.resource, part_milli)
+                return PoolPlace(each.selector, (), each.asked, part_milli)
         if self._settings.pools:
             return None
         if pool == CPU_POOL:
@@ -119,10 +139,21 @@ class Cluster:
         if not pod.spec.node_name or pod.over:
             return None
         labels = pod.metadata.labels
-        ours = labels.get(PLACEMENT_LABEL, "") if labels.get(SITE_LABEL) == self._site else ""
+        ours = labels.get(PLACEMENT_LABEL, "") if self.ours(pod) else ""
         rank = labels.get(RANK_LABEL, "") if ours else ""
-        size = _request(pod, self._resources)
+        size = request_of(pod, self._resources)
+        if ours and DEVICES_NOTE in pod.metadata.annotations:
+            size = msgspec.structs.replace(size, devices=size.devices | _noted(pod))
         return Use(pod.spec.node_name, size, ours, int(rank) if rank.isdecimal() else 0)
+
+    def ours(self, pod: Pod) -> bool:
+        """Whether this agent has made it. Labels alone say nothing: anybody may set them in a namespace of his own."""
+        meta = pod.metadata
+        return (
+            meta.namespace in self._homes
+            and meta.labels.get(SITE_LABEL) == self._site
+            and meta.labels.get(AGENT_LABEL, "") == self._agent
+        )
 
     def asked(self, pods: Iterable[Pod]) -> Asked:
         """What pods ask for together, those without a node included."""
@@ -130,7 +161,7 @@ class Cluster:
         for pod in pods:
             asked = asked._replace(objects=asked.objects + 1)
             if not pod.over:
-                size = _request(pod, self._resources)
+                size = request_of(pod, self._resources)
                 asked = asked._replace(
                     devices=asked.devices + Counter(size.devices),
                     cpus_milli=asked.cpus_milli + size.cpus_milli,
@@ -145,8 +176,9 @@ class Cluster:
         uses: Iterable[Use],
         trouble: str = "",
         allowed: Allowance = UNBOUNDED,
+        claimed: Mapping[str, Counter[str]] = MappingProxyType({}),
     ) -> Seen:
-        """What there is and what of it is free, as far as the namespace of jobs may have it."""
+        """What there is and what of it is free, as far as the namespace of jobs may have it. `claimed`: by node, devices that others hold by claims."""
         taken: dict[str, _Taken] = {}
         room = NamespaceRoom(allowed)
         bound, local = set(), Counter[tuple[str, int]]()
@@ -159,6 +191,8 @@ class Cluster:
                 for device_set in machines[use.node].device_sets:
                     if units := use.size.devices.get(device_set.resource, 0):
                         local[device_set.pool, device_set.part_milli * units or units] += 1
+        for node, units_of in claimed.items():
+            taken.setdefault(node, _Taken()).devices.update(units_of)
         hosts: dict[str, list[Host]] = {}
         free = [
             each
@@ -172,6 +206,7 @@ class Cluster:
         resources = {
             each.pool: each.resource for machine in machines.values() for each in machine.device_sets
         }
+        found, pools = len(pools), pools[:MOST_POOLS]
         pools = tuple(room.bounded(pool, resources[pool.name]) for pool in pools)
         health = "; ".join(
             [f"the state of the cluster is not known: {trouble}"] * bool(trouble)
@@ -179,6 +214,10 @@ class Cluster:
                 f"GPUs of pool {name} are not all cut alike: give each sort a pool of its own"
                 for name in uneven
             ]
+            + [
+                f"only {MOST_POOLS} of {found} pools are offered: name labels of larger domains in kube.topology"
+            ]
+            * (found > MOST_POOLS)
         )
         return Seen(
             pools=pools,
@@ -277,7 +316,7 @@ def _free(name: str, machine: Machine, taken: _Taken) -> Iterator[tuple[DeviceSe
         Sort(
             device_set.weight,
             device_set.units,
-            max(0, device_set.units - taken.devices[device_set.resource]) * open_,
+            min(device_set.units, max(0, device_set.units - taken.devices[device_set.resource])) * open_,
         )
         for device_set in machine.device_sets
     ]
@@ -328,6 +367,7 @@ def _pool(name: str, members: list[tuple[DeviceSet, tuple[int, int]]], part_mill
             (device_set.gpu_memory_mib for device_set, _ in members if device_set.units), default=0
         ),
         nodes=len(members),
+        labels=tuple(sorted(members[0][0].labels.items())),
         gpus_per_node=max(device_set.units for device_set, _ in members),
         cpus_milli_per_node=max(cpus for _, (cpus, _) in members),
         memory_mib_per_node=max(memory for _, (_, memory) in members),
@@ -344,7 +384,9 @@ def _pool(name: str, members: list[tuple[DeviceSet, tuple[int, int]]], part_mill
     )
 
 
-def _request(pod: Pod, resources: Collection[str]) -> Size:
+def request_of(pod: Pod, resources: Collection[str]) -> Size:
+    """What a pod asks for: CPUs, memory, and these extended resources."""
+
     def asked(container: Container) -> Counter[str]:
         return _asked(container.resources.requests, resources)
 
@@ -366,6 +408,15 @@ def _request(pod: Pod, resources: Collection[str]) -> Size:
     all_ = Counter(asked_for) + _asked(pod.spec.overhead, resources)
     devices = {name: count for name, count in all_.items() if name not in _PLAIN}
     return Size(all_["cpu"], all_["memory"], devices)
+
+
+def _noted(pod: Pod) -> dict[str, int]:
+    """What it asks for by a claim: units of classes of devices, and no more than a pod can have."""
+    try:
+        noted = read(pod.metadata.annotations[DEVICES_NOTE], dict[str, int])
+    except msgspec.MsgspecError:
+        return {}
+    return {name: count for name, count in noted.items() if class_of(name) and 0 <= count <= MOST_DEVICES}
 
 
 _PLAIN = ("cpu", "memory")

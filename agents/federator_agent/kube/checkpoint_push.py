@@ -55,4 +55,4 @@ async def _said(api: Api, pods: Pods, pod: Pod) -> str:
     ended = pod.state(SIDE).terminated
     if ended is not None or pod.over:
         return ended.message if ended is not None else ""
-    return await commands.done(api, pods.path(pod.metadata.name), commands.SAVED, pod.metadata.uid)
+    return await commands.done(api, pods.path(pod), commands.SAVED, pod.metadata.uid)

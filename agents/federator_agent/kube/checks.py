@@ -3,6 +3,7 @@
 import contextlib
 from pathlib import Path
 
+from federator_agent.kube.pod_template import loosened
 from federator_agent.kube.settings import KubeData, KubeSettings
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -18,12 +19,18 @@ def own_namespace() -> str:
 def notes(settings: KubeSettings, own: str) -> list[str]:
     """Lines that begin with `ok`, or with `WARN` and what to do. `own`: the agent's namespace."""
     lines = [_users(settings), f"ok    pods of jobs fit the pod security profile '{profile(settings)}'"]
-    if settings.namespace == own:
-        lines.append(
-            f"WARN  jobs share namespace {own} with the agent; give them one of their own with kube.namespace"
-        )
-    else:
-        lines.append(f"ok    jobs run in namespace {settings.namespace}")
+    for name, template in settings.named_templates().items():
+        if looser := loosened(template):
+            lines.append(
+                f"WARN  kube.{name} lays over {', '.join(looser)}: see that the namespace's profile takes that"
+            )
+    for home in settings.homes():
+        if home == own:
+            lines.append(
+                f"WARN  jobs share namespace {own} with the agent; give them one of their own with kube.namespace"
+            )
+        else:
+            lines.append(f"ok    jobs run in namespace {home}")
     accounts = sorted({settings.service_account or "default", *settings.service_accounts.values()})
     lines.append(f"ok    service accounts of jobs, without a token: {', '.join(accounts)}")
     return lines

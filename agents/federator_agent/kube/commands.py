@@ -4,7 +4,7 @@ The scripts are arguments, not files of the image, so that any image with a shel
 pod that was meant, by its uid.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -170,10 +170,19 @@ async def run(
     api: Api, pod_path: str, script: str, uid: str, *arguments: str, stdin: bool = False
 ) -> AsyncIterator[Command]:
     """Run a script in the side container of that very pod."""
-    words: Iterable[str] = ("sh", "-c", script, "agent", uid, *arguments)
-    query = [("command", word) for word in words]
+    words = (script, "agent", uid, *arguments)
+    async with in_container(api, pod_path, SIDE, *words, stdin=stdin) as command:
+        yield command
+
+
+@asynccontextmanager
+async def in_container(
+    api: Api, pod_path: str, container: str, *script: str, stdin: bool = False
+) -> AsyncIterator[Command]:
+    """Run a script with its arguments in a container of a pod."""
+    query = [("command", word) for word in ("sh", "-c", *script)]
     query += [
-        ("container", SIDE),
+        ("container", container),
         ("stdout", "true"),
         ("stderr", "true"),
         *([("stdin", "true")] if stdin else []),

@@ -4,14 +4,16 @@ Without pools in the site file, they are those that the device plugin and GPU fe
 of them (`nvidia.com/gpu.shared`, or `nvidia.com/gpu` where a label says how many pods share one), and MIG instances of each profile.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
 from federator.model.jobs import WHOLE_MILLI
 from federator_agent.kube.objects import Node, quantity
-from federator_agent.kube.settings import GPU_RESOURCE, MEMORY_LABEL, PRODUCT_LABEL, KubePool
+from federator_agent.kube.settings import GPU_RESOURCE, MEMORY_LABEL, PRODUCT_LABEL, KubePool, class_of
 from federator_agent.mig import Mig, mig
 from federator_agent.nvml import Gpu
 
@@ -23,7 +25,7 @@ _RENAMED = ".shared"
 """How the device plugin may end the name of a resource of which a unit is only a share of a device."""
 _SHARED_PRODUCT = "-SHARED"
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_LONGEST = 63
+_LONGEST, _LONGEST_DOMAIN = 63, 40
 
 
 class DeviceSet(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -38,6 +40,8 @@ class DeviceSet(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     model: str = ""
     gpu_memory_mib: int = 0
     """Of a whole GPU."""
+    labels: dict[str, str] = {}
+    """Of its pool, by what jobs call them: the domains that all its nodes are in."""
 
     @property
     def weight(self) -> int:
@@ -45,17 +49,33 @@ class DeviceSet(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.part_milli or WHOLE_MILLI
 
 
-def device_sets_of(node: Node, pools: Sequence[KubePool]) -> tuple[DeviceSet, ...]:
+def device_sets_of(
+    node: Node, pools: Sequence[KubePool], topology: Mapping[str, str] = MappingProxyType({})
+) -> tuple[DeviceSet, ...]:
     """What a node offers, whether or not it takes work now; of the site file's pools, the first one for each resource. Nothing: it is in none of these."""
     labels, has = node.metadata.labels, node.status.allocatable
     chosen: dict[str, KubePool] = {}
     for pool in pools or _found(labels, has):
         if pool.selector.items() <= labels.items():
-            chosen.setdefault(pool.resource, pool)
+            chosen.setdefault(pool.asked, pool)
     device_sets = [
-        _device_set(pool, labels, int(quantity(has.get(pool.resource, "0")))) for pool in chosen.values()
+        _device_set(pool, labels, int(quantity(has.get(pool.asked, "0")))) for pool in chosen.values()
     ]
-    return tuple([device_set for device_set in device_sets if device_set.units] or device_sets[:1])
+    left = [device_set for device_set in device_sets if device_set.units] or device_sets[:1]
+    return tuple(_within(each, labels, topology) for each in left)
+
+
+def _within(device_set: DeviceSet, labels: Mapping[str, str], topology: Mapping[str, str]) -> DeviceSet:
+    """As of the rack, zone or other domain that its node says it is in; of none, it stays in the pool of the whole site."""
+    domains = {name: labels[label] for name, label in topology.items() if labels.get(label)}
+    if not domains:
+        return device_set
+    return msgspec.structs.replace(
+        device_set,
+        pool=pool_name(device_set.pool, _domain("-".join(domains.values()))),
+        selector=device_set.selector | {topology[name]: value for name, value in domains.items()},
+        labels=domains,
+    )
 
 
 def _found(labels: Mapping[str, str], has: Iterable[str]) -> Iterator[KubePool]:
@@ -64,6 +84,7 @@ def _found(labels: Mapping[str, str], has: Iterable[str]) -> Iterator[KubePool]:
     if product is None:
         yield KubePool(name=CPU_POOL, selector={})
         return
+    classes = [name for name in sorted(has) if class_of(name)]
     parts = [
         name for name in sorted(has) if name.startswith(_MIG_RESOURCE) or name == GPU_RESOURCE + _RENAMED
     ]
@@ -78,6 +99,9 @@ def _found(labels: Mapping[str, str], has: Iterable[str]) -> Iterator[KubePool]:
         yield KubePool(
             name=pool_name(product.removesuffix(_SHARED_PRODUCT), *ends), selector=selector, resource=resource
         )
+    for resource in classes:
+        name = pool_name(product, "dra")
+        yield KubePool(name=name, selector={PRODUCT_LABEL: product}, device_class=class_of(resource))
 
 
 def _replicas(resource: str, labels: Mapping[str, str]) -> tuple[str, int]:
@@ -88,7 +112,7 @@ def _replicas(resource: str, labels: Mapping[str, str]) -> tuple[str, int]:
 
 def _device_set(pool: KubePool, labels: Mapping[str, str], units: int) -> DeviceSet:
     if not units:
-        return DeviceSet(pool=pool.name, selector=pool.selector, resource=pool.resource)
+        return DeviceSet(pool=pool.name, selector=pool.selector, resource=pool.asked)
     product, memory_mib = labels.get(PRODUCT_LABEL, ""), int(quantity(labels.get(MEMORY_LABEL, "0")))
     model = pool.model or Gpu(0, product).model.upper()
     instance: Mig | None = None
@@ -104,12 +128,20 @@ def _device_set(pool: KubePool, labels: Mapping[str, str], units: int) -> Device
     return DeviceSet(
         pool=pool.name,
         selector=pool.selector,
-        resource=pool.resource,
+        resource=pool.asked,
         units=units,
         part_milli=part_milli,
         model=model,
         gpu_memory_mib=pool.gpu_memory_mib or memory_mib,
     )
+
+
+def _domain(name: str) -> str:
+    """The name of a domain, short enough to be a part of another."""
+    name = _NAME.sub("-", name)
+    if len(name) <= _LONGEST_DOMAIN:
+        return name
+    return f"{name[: _LONGEST_DOMAIN - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def pool_name(product: str, *ends: str) -> str:
@@ -120,4 +152,6 @@ def pool_name(product: str, *ends: str) -> str:
 
 def taint_keys(resource: str) -> tuple[str, ...]:
     """The taints that keep other work off nodes with that resource."""
+    if class_of(resource).endswith("." + NVIDIA.rstrip("/")):
+        return (GPU_RESOURCE,)
     return (resource,) if not resource.startswith(NVIDIA) else tuple(dict.fromkeys((resource, GPU_RESOURCE)))

@@ -14,11 +14,13 @@ import msgspec
 
 from federator.kernel.errors import FederatorError, Unavailable
 from federator.retry import Backoff
-from federator.wire.jsontext import Reader, read
+from federator.wire.jsontext import DEEPEST, Reader, cut, read
 from federator_agent.kube.api import Api, TooOld
 from federator_agent.kube.objects import Struct
 
 PAGE = 500
+LARGE_PAGE = 50
+"""Of objects that people fill as they like: each may have over a megabyte, and a page is in memory whole."""
 WATCH_S = 120
 """So long the server keeps a watch open; then it goes on from where it was."""
 SILENCE_S = WATCH_S + 30.0
@@ -26,8 +28,9 @@ BACKOFF = Backoff(0.2, 15.0)
 MAX_LINE_BYTES = 16 * 2**20
 log = logging.getLogger("federator_agent.kube")
 
-Seen = TypeVar("Seen", bound=Struct)
+Seen = TypeVar("Seen", bound=msgspec.Struct)
 Kept = TypeVar("Kept")
+Read = TypeVar("Read")
 
 
 class _ListMeta(Struct, frozen=True):
@@ -35,9 +38,9 @@ class _ListMeta(Struct, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _Page(Struct, Generic[Seen], frozen=True):
+class _Page(Struct, frozen=True):
     metadata: _ListMeta = _ListMeta()
-    items: tuple[Seen, ...] = ()
+    items: tuple[msgspec.Raw, ...] = ()
 
 
 class _Version(Struct, frozen=True):
@@ -62,14 +65,16 @@ class Informer(Generic[Seen, Kept]):
         keep: Callable[[Seen], tuple[str, Kept | None]],
         changed: Callable[[str, Kept | None], None],
         query: Mapping[str, str] | None = None,
+        *,
+        skips: bool = False,
     ) -> None:
-        """`keep`: the name of an object and what is kept of it."""
+        """`keep`: the name of an object and what is kept of it. `skips`: of objects that people fill as they like, fewer are listed at once, and one that cannot be read is passed over, where without it nothing is taken to be known."""
         self._api, self._path, self._query = api, path, dict(query or {})
         self._keep, self._changed = keep, changed
         self._object: Reader[Seen] = Reader(kind)
         self._change: Reader[_Change] = Reader(_Change)
-
-        self._page: Reader[_Page[Seen]] = Reader(_Page[kind])  # type: ignore[valid-type]
+        self._page: Reader[_Page] = Reader(_Page)
+        self._skips, self._page_size = skips, LARGE_PAGE if skips else PAGE
         self.items: dict[str, Kept] = {}
         self.synced = asyncio.Event()
         """Set once the whole has been listed."""
@@ -109,16 +114,27 @@ class Informer(Generic[Seen, Kept]):
         present: set[str] = set()
         token, version = "", ""
         while True:
-            query = self._query | {"limit": str(PAGE)} | ({"continue": token} if token else {})
-            page = self._page.decode(await self._api.ask("GET", self._path, query=query))
+            query = self._query | {"limit": str(self._page_size)} | ({"continue": token} if token else {})
+            page = _shallow(self._page, await self._api.ask("GET", self._path, query=query), 2)
             for each in page.items:
-                present.add(self._take(each))
+                if (seen := self._seen(each)) is not None:
+                    present.add(self._take(seen))
             token, version = page.metadata.continue_, page.metadata.resource_version
             if not token:
                 break
         for name in self.items.keys() - present:
             self.put(name, None)
         return version
+
+    def _seen(self, data: msgspec.Raw) -> Seen | None:
+        """An object; None: it cannot be read, and is passed over. Whatever one of them holds, the others are read."""
+        try:
+            return self._object.decode(cut(bytes(data)))
+        except msgspec.DecodeError as error:
+            if not self._skips:
+                raise
+            log.warning("%s: an object is passed over: %s", self._path, error)
+            return None
 
     def _take(self, each: Seen) -> str:
         name, kept = self._keep(each)
@@ -133,16 +149,26 @@ class Informer(Generic[Seen, Kept]):
         }  # fmt: skip
         async with self._api.stream(self._path, query, silence_s=SILENCE_S) as body:
             async for line in _lines(body):
-                change = self._change.decode(line)
+                change = _shallow(self._change, line, 1)
                 about = read(change.object, _Version)
                 if change.type == "ERROR":
                     raise TooOld(about.message) if about.code == 410 else Unavailable(about.message)
                 version = about.metadata.resource_version
+                if change.type == "BOOKMARK" or (seen := self._seen(change.object)) is None:
+                    continue
                 if change.type == "DELETED":
-                    self.put(self._keep(self._object.decode(change.object))[0], None)
-                elif change.type != "BOOKMARK":
-                    self._take(self._object.decode(change.object))
+                    self.put(self._keep(seen)[0], None)
+                else:
+                    self._take(seen)
         return version
+
+
+def _shallow(reader: Reader[Read], data: bytes, around: int) -> Read:
+    """What has objects `around` levels down, also where one of them is nested too deeply to be read whole."""
+    try:
+        return reader.decode(data)
+    except msgspec.DecodeError:
+        return reader.decode(cut(data, DEEPEST + around))
 
 
 async def _lines(body: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
 from federator_agent.core.state import Record
-from federator_agent.environment import Where, command_of, rank_environment
+from federator_agent.environment import GANG_VARIABLE, Where, command_of, rank_environment
 from federator_agent.kube import kueue, security
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.data_mover import FOLDER, GATE, inputs_of
@@ -58,13 +58,13 @@ def labels(record: Record, site: str) -> dict[str, str]:
     }
 
 
-def service(record: Record, site: str) -> dict[str, Any]:
+def service(record: Record, site: str, home: str) -> dict[str, Any]:
     """Names for the ranks of a gang: `<placement>-<rank>.<placement>`, where the cluster has DNS."""
     placement = record.entry.placement
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": placement, "labels": labels(record, site)},
+        "metadata": {"name": placement, "namespace": home, "labels": labels(record, site)},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
@@ -74,18 +74,23 @@ def service(record: Record, site: str) -> dict[str, Any]:
     }
 
 
-def network_policy(record: Record, site: str) -> dict[str, Any]:
+def network_policy(record: Record, site: str, home: str) -> dict[str, Any]:
     """The ranks of a gang reach each other, where the namespace lets nobody else reach them."""
     placement = record.entry.placement
     ranks = {"podSelector": {"matchLabels": {PLACEMENT_LABEL: placement}}}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": {"name": placement, "labels": labels(record, site)},
+        "metadata": {"name": placement, "namespace": home, "labels": labels(record, site)},
         "spec": ranks | {"policyTypes": ["Ingress"], "ingress": [{"from": [ranks]}]},
     }
 
 
+STAYS = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""What keeps those that scale a cluster down from moving a pod that works to a fuller node: it would begin again."""
 _TOGETHER = {ON_ONE_HOST: "podAffinity", APART: "podAntiAffinity"}
 
 
@@ -101,9 +106,11 @@ def pod(
     """A rank's pod. `secrets`: of the namespace, whose keys are variables of the job."""
     entry = record.entry
     marks = (
-        labels(record, site) | {RANK_LABEL: str(rank)} | kueue.labels(entry.placement, settings.kueue_queue)
+        labels(record, site)
+        | {RANK_LABEL: str(rank)}
+        | kueue.labels(entry.placement, settings.local_queue(entry.whose))
     )
-    notes = kueue.annotations(len(entry.ranks))
+    notes = STAYS | kueue.annotations(len(entry.ranks))
     if spec.outputs:
         notes[OUTPUTS_NOTE] = msgspec.json.encode(spec.outputs).decode()
     inner: dict[str, Any] = {
@@ -113,7 +120,7 @@ def pod(
         "securityContext": security.of_pod(settings.run_as),
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": max(1, math.ceil(entry.grace_s)),
-        "nodeSelector": place.selector,
+        "nodeSelector": dict(place.selector),
         "tolerations": [*settings.tolerations, *_for_gpus(spec, place)],
         "containers": [_main(record, spec, rank, place, settings, site), _side(spec, settings)],
         "volumes": _volumes(spec, settings),
@@ -132,9 +139,19 @@ def pod(
         bound_s = entry.max_duration_s + entry.grace_s + settings.start_within_s + STAGING_ALLOWANCE_S
         inner["activeDeadlineSeconds"] = math.ceil(bound_s)
     metadata = {
-        "name": pod_name(entry.placement, rank), "labels": marks, "annotations": notes, "finalizers": [FINALIZER],
+        "name": pod_name(entry.placement, rank), "namespace": settings.home(entry.whose), "labels": marks, "annotations": notes,
+        "finalizers": [FINALIZER],
     }  # fmt: skip
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": inner}
+
+
+def tell_secret(pod: dict[str, Any], secret: str) -> None:
+    """Give a rank's command what the ranks of its gang know each other by.
+
+    As a plain variable, which whoever may read the namespace's pods can see: agents have no right to Secrets, and others than the gang's own pods are kept off
+    its ports by `network_policy`, where the cluster has these.
+    """
+    pod["spec"]["containers"][0]["env"].append({"name": GANG_VARIABLE, "value": secret})
 
 
 def _affinity(entry: DesiredEntry, spec: JobSpec, place: PoolPlace) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class Meta(Struct, frozen=True):
     deletion_timestamp: str = ""
     deletion_grace_period_seconds: int | None = None
 
+    @property
+    def key(self) -> str:
+        """Of it among all of its kind: what it is called alone, others in other namespaces are called too."""
+        return f"{self.namespace}/{self.name}"
+
 
 class Taint(Struct, frozen=True):
     """What keeps pods off a node."""

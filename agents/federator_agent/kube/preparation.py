@@ -15,23 +15,27 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import Record
-from federator_agent.kube import commands, kueue, manifests
+from federator_agent.kube import commands, dra, kueue, manifests
 from federator_agent.kube.api import Api
-from federator_agent.kube.capacity import Cluster
+from federator_agent.kube.capacity import Cluster, PoolPlace
+from federator_agent.kube.gangs import join
 from federator_agent.kube.manifests import MAIN, SIDE, pod_name
 from federator_agent.kube.objects import Pod, instant_at
 from federator_agent.kube.pod_status import end_of, quiet, released, trouble_of, unscheduled
+from federator_agent.kube.pod_template import laid_over
 from federator_agent.kube.pod_volumes import laden
 from federator_agent.kube.pods import LOOK_AGAIN_S, Pods
 from federator_agent.kube.quotas import Quotas
 from federator_agent.kube.ranks import Ranks
-from federator_agent.kube.settings import KubeSettings
+from federator_agent.kube.settings import KubeSettings, class_of
 from federator_agent.runtime import Prepared, Surroundings
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 
 IMAGE_PATIENCE_S = 20.0
 """A pull that fails is tried again by the kubelet for so long before it counts as failed: registries have bad moments."""
 AGAIN_S = 1.0
+MOST_REFUSALS = 15
+"""An API server that has just started refuses what its roles allow until it has read them."""
 KILLED = 128
 """Exit codes from here on are those of commands that were killed, with the container that they ran in."""
 log = logging.getLogger("federator_agent.kube")
@@ -70,7 +74,7 @@ class Preparation:
         except StagingError:
             await self._end(placement)
             raise
-        pods = {rank: self._pods.mirror.items.get(pod_name(placement, rank)) for rank in record.entry.ranks}
+        pods = {rank: self._pods.get(pod_name(placement, rank)) for rank in record.entry.ranks}
         hosts = {rank: pod.spec.node_name for rank, pod in pods.items() if pod is not None}
         return Prepared(manifests.PORT, hosts)
 
@@ -96,24 +100,42 @@ class Preparation:
             raise StagingRefused(f"there is no pool {record.entry.pool} at the cluster any more")
         if spec.resources.gpus.count and any(slot.share_milli != place.part_milli for slot in record.slots):
             raise StagingRefused(f"the GPUs of pool {record.entry.pool} are cut in another way by now")
-        site = self._around.site
+        site, home = self._around.site, self._settings.home(record.entry.whose)
         try:
             if len(record.entry.ranks) > 1:
-                await self._pods.create_service(manifests.service(record, site))
-                await self._pods.create_policy(manifests.network_policy(record, site))
-            hidden = [self._around.secrets[name].kubernetes for name in spec.secrets or ()]
-            made = [
-                manifests.pod(record, spec, rank, place, self._settings, site, hidden)
-                for rank in record.entry.ranks
-            ]
-            laden(made, record, spec, self._settings, self._around)
-            for each in made:
-                manifests.bound(each, self._quotas.now)
+                await self._pods.create_service(manifests.service(record, site, home))
+                await self._pods.create_policy(manifests.network_policy(record, site, home))
+            made = self._manifests(record, spec, place)
+            if (gang := self._settings.gang_scheduler) is not None:
+                labels = manifests.labels(record, site)
+                group = join(made, gang, record.entry.placement, record.entry.whose, labels)
+                if group is not None:
+                    await self._pods.create_group(gang, group)
+            if spec.resources.gpus.count and class_of(place.resource):
+                labels = manifests.labels(record, site)
+                await self._pods.create_claims(dra.ask(made, record.entry.placement, place.resource, labels))
             await self._make(record.entry.placement, made)
         except (Forbidden, Invalid) as error:
             raise StagingRefused(f"the cluster does not take its pods: {error}") from None
         except FederatorError as error:
             raise StagingRefused(f"its pods could not be made: {error}") from None
+
+    def _manifests(self, record: Record, spec: JobSpec, place: PoolPlace) -> list[dict[str, Any]]:
+        """Of all ranks, with what the site lays over them."""
+        settings, whose = self._settings, record.entry.whose
+        hidden = [self._around.secrets[name].kubernetes for name in spec.secrets or ()]
+        made = [
+            manifests.pod(record, spec, rank, place, settings, self._around.site, hidden)
+            for rank in record.entry.ranks
+        ]
+        if gang_secret := self._around.gang_secret(record, spec):
+            for each in made:
+                manifests.tell_secret(each, gang_secret)
+        laden(made, record, spec, settings, self._around)
+        made = [laid_over(each, *settings.templates(whose)) for each in made]
+        for each in made:
+            manifests.bound(each, self._quotas.of(settings.home(whose)))
+        return made
 
     async def _make(self, placement: str, pods: list[dict[str, Any]]) -> None:
         """Return when no request to make a pod is under way any more. Raises the first one's error."""
@@ -139,7 +161,8 @@ class Preparation:
             first_at = min(instant_at(pod.metadata.creation_timestamp) for pod in pods)
             if gated != (gated := any(pod.spec.scheduling_gates for pod in left)) or not since_at:
                 since_at = max(first_at, time.time() - 1.0)
-            within_s = self._settings.admit_within_s if gated else self._settings.start_within_s
+            queued = gated or self._settings.gang_scheduler is not None
+            within_s = self._settings.admit_within_s if queued else self._settings.start_within_s
             give_up_at = since_at + within_s
             if time.time() >= give_up_at:
                 what = f"{len(left)} of {len(pods)} pods"
@@ -153,13 +176,13 @@ class Preparation:
     async def _unadmitted(self, placement: str, pods: list[Pod]) -> str:
         gates = sorted({gate.name for pod in pods for gate in pod.spec.scheduling_gates})
         if kueue.GATE in gates:
-            return await kueue.reason(self._api, self._settings.namespace, placement)
+            return await kueue.reason(self._api, pods[0].metadata.namespace, placement)
         return f"held by the scheduling gates {', '.join(gates)}"
 
     def live(self, record: Record, rank: int) -> Pod:
         """A rank's pod, which should be on its way to its gate. Raises `StagingError` when it cannot be any more."""
         name = pod_name(record.entry.placement, rank)
-        pod = self._pods.mirror.items.get(name)
+        pod = self._pods.get(name)
         if pod is None:
             raise StagingLost(f"rank {rank}: its pod was removed from the cluster before it began")
         end = end_of(pod, time.time())
@@ -206,6 +229,7 @@ class Preparation:
         """One rank, up to its gate: looked after by watching its pod while a command in it waits."""
         pod = await self._side_runs(record, rank)
         self._ranks.follow(record.entry.placement, rank, pod)
+        refusals = 0
         while True:
             pod = self.live(record, rank)
             work = asyncio.create_task(self._run_stage(pod, rank, archive, staged, carries=carries))
@@ -217,15 +241,14 @@ class Preparation:
                 if work.done():
                     return work.result()
             except commands.CommandFailed as error:
-                if error.exit_code == commands.WRONG_POD:
-                    raise StagingLost(f"rank {rank}: another pod has its name") from None
-                if error.exit_code == commands.UNBROUGHT:
-                    raise _unbrought(error.said) from None
-                if error.exit_code != commands.MAIN_OVER and error.exit_code < KILLED:
-                    message = f"rank {rank}: the work directory could not be unpacked: {error}"
-                    raise StagingError(Cause.STAGING, message) from None
+                _judge(error, rank)
                 log.info("rank %d of %s is over before its gate", rank, record.entry.placement)
             except (Unavailable, NotFound) as error:
+                log.info("staging rank %d of %s: %s; trying again", rank, record.entry.placement, error)
+            except Forbidden as error:
+                if (refusals := refusals + 1) > MOST_REFUSALS:
+                    remedy = "give the agent's role the verb create on pods/exec"
+                    raise StagingRefused(f"rank {rank}: {error}; {remedy}") from None
                 log.info("staging rank %d of %s: %s; trying again", rank, record.entry.placement, error)
             finally:
                 for task in (work, watch):
@@ -237,7 +260,7 @@ class Preparation:
         self, pod: Pod, rank: int, archive: Path | None, staged: Callable[[int], None], *, carries: bool
     ) -> None:
         size = archive.stat().st_size if archive else 0  # noqa: ASYNC240 - it is there
-        path, uid = self._pods.path(pod.metadata.name), pod.metadata.uid
+        path, uid = self._pods.path(pod), pod.metadata.uid
         words = (str(size), "data" if carries else "")
         async with commands.run(self._api, path, commands.STAGE, uid, *words, stdin=True) as command:
             async for line in command.lines():
@@ -314,6 +337,17 @@ class Preparation:
             except FederatorError as error:
                 log.warning("the pods of %s cannot be taken back yet: %s", placement, error)
                 await asyncio.sleep(AGAIN_S)
+
+
+def _judge(error: commands.CommandFailed, rank: int) -> None:
+    """Raise what a failed command in a rank's pod means; return when only the pod can tell."""
+    if error.exit_code == commands.WRONG_POD:
+        raise StagingLost(f"rank {rank}: another pod has its name") from None
+    if error.exit_code == commands.UNBROUGHT:
+        raise _unbrought(error.said) from None
+    if error.exit_code != commands.MAIN_OVER and error.exit_code < KILLED:
+        message = f"rank {rank}: the work directory could not be unpacked: {error}"
+        raise StagingError(Cause.STAGING, message) from None
 
 
 def _unbrought(said: str) -> StagingError:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -139,39 +140,75 @@ def _left(quotas: Iterable[Quota], read: Callable[[str], int], ours: int, *names
 class Quotas:
     """What is allowed, as it was read last."""
 
-    def __init__(self, api: Api, settings: KubeSettings, ours: Callable[[], Asked]) -> None:
-        """`ours`: what our pods ask for now."""
+    def __init__(self, api: Api, settings: KubeSettings, ours: Callable[[str], Asked]) -> None:
+        """`ours`: what our pods of a namespace ask for now."""
         self._api, self._settings, self._ours = api, settings, ours
-        self.now = UNBOUNDED
+        self._by_home = dict.fromkeys(settings.homes(), UNBOUNDED)
+
+    @property
+    def now(self) -> Allowance:
+        """What is allowed at all: of several namespaces, what one of them allows."""
+        return reduce(_looser, self._by_home.values())
+
+    def of(self, home: str) -> Allowance:
+        """What is allowed in a namespace."""
+        return self._by_home.get(home, UNBOUNDED)
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Read it, for ever."""
         while True:
-            pause_s = EVERY_S
-            try:
-                seen = await self._read()
-            except Forbidden as error:
-                seen, pause_s = UNBOUNDED, UNREADABLE_EVERY_S
-                log.warning("quotas are not reported; apply the present manifest of the agent: %s", error)
-            except FederatorError as error:
-                seen = self.now
-                log.debug("quotas cannot be read: %s", error)
-            if seen != self.now:
-                self.now = seen
+            pause_s, before = EVERY_S, dict(self._by_home)
+            for home in self._settings.homes():
+                try:
+                    self._by_home[home] = await self._read(home)
+                except Forbidden as error:
+                    self._by_home[home], pause_s = UNBOUNDED, UNREADABLE_EVERY_S
+                    log.warning(
+                        "quotas of %s are not reported; apply the present manifest of the agent: %s",
+                        home,
+                        error,
+                    )
+                except FederatorError as error:
+                    log.debug("quotas of %s cannot be read: %s", home, error)
+            if self._by_home != before:
                 changed()
             await asyncio.sleep(pause_s)
 
-    async def _read(self) -> Allowance:
-        quotas = await self._objects("resourcequotas", _Quotas)
-        ranges = await self._objects("limitranges", _LimitRanges)
-        ours, devices = self._ours(), dict[str, int]()
-        if self._settings.kueue_queue:
+    async def _read(self, home: str) -> Allowance:
+        settings = self._settings
+        quotas = await self._objects(home, "resourcequotas", _Quotas)
+        ranges = await self._objects(home, "limitranges", _LimitRanges)
+        ours, devices = self._ours(home), dict[str, int]()
+        if settings.kueue_queue and not settings.kueue_queues:
             try:
-                devices = await kueue.devices(self._api, self._settings.namespace, self._settings.kueue_queue)
+                devices = await kueue.devices(self._api, home, settings.kueue_queue)
             except Forbidden as error:
                 log.debug("Kueue's quota cannot be read: %s", error)
-        return allowance(quotas.items, ranges.items, devices, self._settings.priority_class, ours)
+        return allowance(quotas.items, ranges.items, devices, settings.priority_class, ours)
 
-    async def _objects(self, plural: str, kind: type[T]) -> T:
-        path = f"/api/v1/namespaces/{self._settings.namespace}/{plural}"
-        return decoded(await self._api.ask("GET", path), kind)
+    async def _objects(self, home: str, plural: str, kind: type[T]) -> T:
+        return decoded(await self._api.ask("GET", f"/api/v1/namespaces/{home}/{plural}"), kind)
+
+
+def _looser(one: Allowance, other: Allowance) -> Allowance:
+    """What one of two namespaces allows."""
+
+    def most(mine: int | None, theirs: int | None) -> int | None:
+        return None if mine is None or theirs is None else max(mine, theirs)
+
+    return Allowance(
+        devices={
+            name: max(one.devices[name], other.devices[name])
+            for name in one.devices.keys() & other.devices.keys()
+        },
+        cpus_milli=most(one.cpus_milli, other.cpus_milli),
+        memory_mib=most(one.memory_mib, other.memory_mib),
+        pods=most(one.pods, other.pods),
+        largest_cpus_milli=most(one.largest_cpus_milli, other.largest_cpus_milli),
+        largest_memory_mib=most(one.largest_memory_mib, other.largest_memory_mib),
+        least={
+            name: min(one.least[name], other.least[name], key=quantity)
+            for name in one.least.keys() & other.least.keys()
+        },
+        limited=one.limited & other.limited,
+    )

@@ -56,7 +56,7 @@ class Ranks:
         name, now = pod_name(placement, rank), self._around.clock.now()
         await self._pods.synced()
         while True:
-            pod = self._pods.mirror.items.get(name) or await self._seen(name)
+            pod = self._pods.get(name) or await self._seen(name)
             ended = await self._ended(name, pod)
             if ended is not None or pod is None:
                 self._tell_end(placement, rank, pod, ended)
@@ -71,7 +71,7 @@ class Ranks:
         """Whether its gate is open now."""
         name, gate = pod.metadata.name, self._gate(record, spec, now)
         try:
-            await commands.done(self._api, self._pods.path(name), commands.OPEN, pod.metadata.uid, gate)
+            await commands.done(self._api, self._pods.path(pod), commands.OPEN, pod.metadata.uid, gate)
         except FederatorError as error:
             log.warning("the gate of %s cannot be opened yet: %s", name, error)
             return False
@@ -80,7 +80,7 @@ class Ranks:
     def _gate(self, record: Record, spec: JobSpec, now: float) -> str:
         """What the wrapper reads before the command: where rank 0 is, by number, since a cluster may have no names."""
         lines = [f"{OPENED_AT}={now:.3f}"]
-        first = self._pods.mirror.items.get(pod_name(record.entry.placement, 0))
+        first = self._pods.get(pod_name(record.entry.placement, 0))
         if (
             len(record.entry.ranks) > 1
             and first is not None
@@ -107,7 +107,7 @@ class Ranks:
         name = pod_name(placement, rank)
         await self._pods.synced()
         while True:
-            pod = self._pods.mirror.items.get(name) or await self._seen(name)
+            pod = self._pods.get(name) or await self._seen(name)
             ended = await self._ended(name, pod)
             if ended is not None or pod is None:
                 self._tell_end(placement, rank, pod, ended)
@@ -126,7 +126,7 @@ class Ranks:
 
     async def _looked(self, pod: Pod) -> str | None:
         """What stands in its gate, nothing while it is shut; None: it cannot be seen."""
-        path = self._pods.path(pod.metadata.name)
+        path = self._pods.path(pod)
         try:
             return await commands.done(self._api, path, commands.LOOK, pod.metadata.uid)
         except FederatorError as error:
@@ -148,7 +148,7 @@ class Ranks:
         name = pod.metadata.name
         self.follow(placement, rank, pod)
         while True:
-            latest = self._pods.mirror.items.get(name)
+            latest = self._pods.get(name)
             if latest is not None and latest.metadata.uid != pod.metadata.uid:
                 latest = None
             pod = latest or pod
@@ -215,11 +215,11 @@ class Ranks:
         name, word = pod_name(placement, rank), signal.removeprefix("SIG")
         await self._pods.synced()
         while True:
-            pod = self._pods.mirror.items.get(name)
+            pod = self._pods.get(name)
             if pod is None or pod.state(MAIN).terminated is not None:
                 return
             try:
-                await commands.done(self._api, self._pods.path(name), commands.SIGNAL, pod.metadata.uid, word)
+                await commands.done(self._api, self._pods.path(pod), commands.SIGNAL, pod.metadata.uid, word)
             except FederatorError as error:
                 log.warning("%s did not take %s: %s", name, signal, error)
                 if word == "KILL":
@@ -233,7 +233,7 @@ class Ranks:
     def follow(self, placement: str, rank: int, pod: Pod) -> None:
         """Bring its log from now on."""
         if (placement, rank) not in self._following:
-            path = self._pods.path(pod.metadata.name)
+            path = self._pods.path(pod)
             follower = LogFollower(self._api, path, self._around.log_file(placement, rank))
             self._following[placement, rank] = (follower, self._around.tasks.spawn(follower.run()))
 
@@ -257,7 +257,7 @@ class Ranks:
             self._once(self._fetching, (placement, rank), self._fetch(placement, rank, pod))
 
     async def _fetch(self, placement: str, rank: int, pod: Pod) -> None:
-        archive, path = self.archive(placement, rank), self._pods.path(pod.metadata.name)
+        archive, path = self.archive(placement, rank), self._pods.path(pod)
         patterns = decoded(pod.metadata.annotations.get(OUTPUTS_NOTE, "[]"), tuple[str, ...])
         archive.parent.mkdir(parents=True, exist_ok=True)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from federator_agent import ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Seen
 from federator_agent.core.state import Record
-from federator_agent.kube import commands, entrance, manifests, outputs
+from federator_agent.kube import commands, entrance, manifests, outputs, usage
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
 from federator_agent.kube.checkpoint_push import pushed
@@ -27,12 +27,16 @@ from federator_agent.kube.preparation import Preparation
 from federator_agent.kube.quotas import Quotas
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
+from federator_agent.nvml import Gpu
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging_errors import StagingRefused
+from federator_agent.usage import Reading, Readings
 
 LOOK_PAUSE_S = 0.25
 """Between two looks at what is free, at least: a thousand pods that come at once are one look."""
 HEALTH_S = 5.0
+LOOKS = 4
+"""Pods that are asked at once what they use."""
 LEAVE_S = 0.1
 """So long the tasks that end together have to give their connections back."""
 RUNNING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -45,23 +49,22 @@ class KubeRuntime:
     def __init__(self, settings: KubeSettings, around: Surroundings) -> None:
         self._around, self._settings = around, settings
         self.keeps = bool(settings.checkpoints)
-        self._api = Api(settings)
-        self._cluster = Cluster(settings, around.site)
+        self._api = Api(settings.kubeconfig, settings.context)
         agent = ownership.mark_of(around.spool.directory, around.site).owner
+        self._cluster = Cluster(settings, around.site, agent)
         self.pods = Pods(self._api, settings, around.site, self._cluster, agent)
         self._ranks = Ranks(self._api, self.pods, around)
-        self._quotas = Quotas(
-            self._api, settings, lambda: self._cluster.asked(self.pods.mirror.items.values())
-        )
+        self._quotas = Quotas(self._api, settings, lambda home: self._cluster.asked(self.pods.within(home)))
         self._preparing = Preparation(
             self._api, self.pods, self._ranks, around, settings, self._cluster, self._quotas
         )
         self._look = self.pods.nodes_changed
+        self._looks = asyncio.Semaphore(LOOKS)
         self._uses: Informer[Pod, Use] = Informer(
             self._api,
             "/api/v1/pods",
             Pod,
-            lambda pod: (f"{pod.metadata.namespace}/{pod.metadata.name}", self._cluster.use(pod)),
+            lambda pod: (pod.metadata.key, self._cluster.use(pod)),
             lambda _name, _use: self._look.set(),
             {"fieldSelector": RUNNING},
         )
@@ -70,7 +73,8 @@ class KubeRuntime:
         """Begin to watch, and look for pods that nobody knows any more."""
         spawn = self._around.tasks.spawn
         spawn(self.pods.mirror.run())
-        spawn(self.pods.nodes.run())
+        spawn(self.pods.dra.run())
+        spawn(self.pods.keep_nodes())
         spawn(self._stay_connected())
         spawn(self._tidy({record.entry.placement for record in records}))
 
@@ -84,8 +88,8 @@ class KubeRuntime:
     async def _tidy(self, known: set[str]) -> None:
         """Pods of placements that this agent has no record of: taken back when their command never ran, or is over; else left alone, as are those that another agent has made."""
         await self.pods.synced()
-        for name, pod in list(self.pods.mirror.items.items()):
-            placement = pod.metadata.labels.get(PLACEMENT_LABEL, "")
+        for pod in list(self.pods.mirror.items.values()):
+            name, placement = pod.metadata.name, pod.metadata.labels.get(PLACEMENT_LABEL, "")
             if placement in known:
                 continue
             if not self.pods.made_here(pod):
@@ -101,7 +105,7 @@ class KubeRuntime:
             return True
         if pod.state(MAIN).running is None:
             return True
-        path = self.pods.path(pod.metadata.name)
+        path = self.pods.path(pod)
         try:
             return not await commands.done(self._api, path, commands.LOOK, pod.metadata.uid)
         except FederatorError:
@@ -131,7 +135,9 @@ class KubeRuntime:
         nodes = self.pods.nodes.items
         machines = {name: node.machine for name, node in nodes.items() if node.machine is not None}
         trouble = self.pods.nodes.trouble or self._uses.trouble or self.pods.mirror.trouble
-        return self._cluster.seen(machines, self._uses.items.values(), trouble, self._quotas.now)
+        return self._cluster.seen(
+            machines, self._uses.items.values(), trouble, self._quotas.now, self.pods.claimed()
+        )
 
     def find_port(self) -> int:
         """Every pod has an address of its own."""
@@ -172,14 +178,36 @@ class KubeRuntime:
     async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
         """Its pod."""
         del spec
-        pod = self.pods.mirror.items.get(pod_name(record.entry.placement, rank))
+        pod = self.pods.get(pod_name(record.entry.placement, rank))
         if pod is None:
             raise NotFound("its pod is not there any more")
-        path = self.pods.path(pod.metadata.name)
+        path = self.pods.path(pod)
         if isinstance(request, Forward):
             return await entrance.connect(self._api, path, request, self._around.tasks)
         hang_up = partial(entrance.hang_up, self._api, path, pod.metadata.uid)
         return await entrance.enter(self._api, path, request, hang_up, self._around.tasks)
+
+    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+        """As the pods see it, a few at a time. Of a gang all or nothing: what one rank does not say would read as nothing done."""
+        del gpus
+        found = await asyncio.gather(*(self._used(record) for record in records))
+        return {
+            record.entry.placement: {
+                rank: reading for rank, reading in zip(record.entry.ranks, ranks, strict=True) if reading
+            }
+            for record, ranks in zip(records, found, strict=True)
+            if all(ranks)
+        }
+
+    async def _used(self, record: Record) -> list[Reading | None]:
+        readings: list[Reading | None] = []
+        for rank in record.entry.ranks:
+            pod = self.pods.get(pod_name(record.entry.placement, rank))
+            if pod is None or pod.state(MAIN).running is None:
+                return [None]
+            async with self._looks:
+                readings.append(await usage.look(self._api, self.pods.path(pod)))
+        return readings
 
     async def finish_logs(self, record: Record) -> None:
         """Get what is missing of each."""

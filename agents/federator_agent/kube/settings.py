@@ -5,7 +5,7 @@ Nothing of it imports the client, so that an agent of another kind can read a si
 
 import re
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import field
@@ -16,15 +16,20 @@ from federator.wire import fields
 from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, Model, read_accelerators
 from federator.wire.records import decode
 from federator_agent import whose as naming
+from federator_agent.kube.gangs import GangScheduler
+from federator_agent.kube.pod_template import read_template
 from federator_agent.kube.security import NOBODY
 
 GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
+DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
+"""What comes before a class of devices in the name of its extended resource."""
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 SIDE_IMAGE = "busybox:1.36"
 IMAGE = "image"
 FAULT_CONDITIONS = ("KernelDeadlock", "ReadonlyFilesystem", "Gpu*Error", "Gpu*Unhealthy", "Gpu*Lost")
 MAX_USER = 2**31 - 1
+MOST_DOMAINS = 4
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -70,10 +75,24 @@ def _toleration(value: object, path: str) -> dict[str, str]:
     return fields.pairs(given, path, limit=4)
 
 
+def resource_of(device_class: str) -> str:
+    """The extended resource of a class of devices."""
+    return DEVICE_CLASS + device_class
+
+
+def class_of(resource: str) -> str:
+    """The class of an extended resource; empty: it is of a device plugin."""
+    return resource.removeprefix(DEVICE_CLASS) if resource.startswith(DEVICE_CLASS) else ""
+
+
 Label = Annotated[str, fields.written(_label, pattern=f"^{_LABEL.pattern}$")]
 Image = Annotated[str, fields.short(1000, "pytorch/pytorch:2.4.0-cuda12.4-cudnn9-runtime")]
 Word = Annotated[str, fields.short(1000)]
 Absolute = Annotated[str, fields.written(_absolute, "/data", pattern="^/")]
+Template = Annotated[
+    dict[str, Any],
+    fields.written(read_template, "{spec: {runtimeClassName: nvidia}}", type="object"),
+]
 Toleration = Annotated[
     dict[str, str], fields.written(_toleration, "{key: gpu, operator: Exists}", **fields.PAIRS)
 ]
@@ -101,10 +120,17 @@ class KubePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Of each. Left out: as the label `nvidia.com/gpu.memory` says."""
     resource: Annotated[str, fields.short(300, GPU_RESOURCE)] = GPU_RESOURCE
     """The extended resource that counts the GPUs, or the parts of such. Left out: `nvidia.com/gpu`."""
+    device_class: Annotated[str, fields.short(253, "gpu.nvidia.com")] = ""
+    """The class of devices, in place of `resource`, where the cluster hands GPUs out by dynamic resource allocation. Left out: a device plugin does."""
     part_milli: Annotated[int, fields.written(_part_milli, "0.5", type=["number", "string"])] = field(
         name="part", default=0
     )
     """Which part of a GPU each unit of the resource is. Left out: as its name and the labels of nodes say, which may be all of one."""
+
+    @property
+    def asked(self) -> str:
+        """The extended resource of which pods ask for units."""
+        return resource_of(self.device_class) if self.device_class else self.resource
 
 
 class KubeVolume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,6 +164,8 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What jobs run in. It has `/bin/sh`."""
     namespace: Label = "federator"
     """Where their pods are made: better another one than the agent's own. Left out: `federator`."""
+    namespaces: dict[naming.Key, Label] = {}
+    """By [whose work](#whose-work) it is, the namespace of its pods, such as `{research/*: research, team:vision: vision}`. `*`: all others. Left out: as `namespace` says."""
     run_as: Annotated[int | None, fields.written(_run_as, "1000", "image", type=["integer", "string"])] = (
         NOBODY
     )
@@ -156,6 +184,10 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Of the jobs' pods, so that local work can push them off. Left out: the cluster's default."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints of nodes that are used all the same. That of the GPU resource always is, for jobs with GPUs."""
+    pod: Template = {}
+    """A part of a pod template, with `metadata` and `spec` in the words of Kubernetes, that is [laid over](../howto/kubernetes-site.md#lay-a-pod-template-over-jobs) the pods of all jobs."""
+    pods: dict[naming.Key, Template] = {}
+    """By [whose work](#whose-work) it is, what is laid over its pods on top of `pod`. `*`: all others."""
     start_within_s: Annotated[float, fields.duration("5m", low_s=1.0)] = field(
         name="start_within", default=300.0
     )
@@ -170,20 +202,56 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The claim on a volume of all nodes on which checkpoints outlive their pod. Left out: `none`."""
     pools: tuple[KubePool, ...] = ()
     """Nodes that are lent. Left out: one pool of each GPU product that nodes are labelled with, of each sort of its parts, and `cpu`."""
+    topology: dict[fields.Name, Word] = {}
+    """By what jobs call it, the label of nodes that says in which rack, zone or NVLink domain they are, such as `{rack: topology.kubernetes.io/rack}`. Each pool is then one for each value, with that label."""
     data: KubeData | None = None
     """How data is brought to pods. Left out: none is."""
     kueue_queue: Label = ""
     """The local queue of Kueue that admits the pods, a gang as one group. Left out: Kueue's default for the namespace, if it has one."""
+    kueue_queues: dict[naming.Key, Label] = {}
+    """By [whose work](#whose-work) it is, the local queue of Kueue. `*`: all others. Left out: as `kueue_queue` says."""
+    gang_scheduler: GangScheduler | None = None
+    """What schedules the pods instead of the cluster's default scheduler, a gang as a whole. Left out: the default one does."""
 
     def account(self, whose: Whose) -> str:
         """The service account of such pods; empty: the namespace's own."""
         return naming.said_of(self.service_accounts, whose) or self.service_account
+
+    def home(self, whose: Whose) -> str:
+        """The namespace of such pods."""
+        return naming.said_of(self.namespaces, whose) or self.namespace
+
+    def homes(self) -> tuple[str, ...]:
+        """All namespaces of pods, each once."""
+        return tuple(dict.fromkeys((self.namespace, *self.namespaces.values())))
+
+    def local_queue(self, whose: Whose) -> str:
+        """The local queue of Kueue for such pods; empty: none is named."""
+        return naming.said_of(self.kueue_queues, whose) or self.kueue_queue
+
+    def templates(self, whose: Whose) -> tuple[dict[str, Any], ...]:
+        """What is laid over such pods, the last one on top."""
+        return (self.pod, naming.said_of(self.pods, whose) or {})
+
+    def named_templates(self) -> dict[str, dict[str, Any]]:
+        """All that may be laid over pods, by the field of the site file."""
+        return {"pod": self.pod} | {f"pods.{key}": each for key, each in self.pods.items()}
 
 
 def check(settings: KubeSettings) -> None:
     """Rules that types do not say. Raises `Invalid` that names the field."""
     if len({pool.name for pool in settings.pools}) < len(settings.pools):
         raise Invalid("has two pools of one name", field="$.kube.pools", remedy="give each its own")
+    for number, pool in enumerate(settings.pools):
+        if pool.device_class and (pool.resource != GPU_RESOURCE or pool.part_milli):
+            remedy = "leave out resource and part: GPUs of a class are whole"
+            raise Invalid(
+                "does not go with them", field=f"$.kube.pools[{number}].device_class", remedy=remedy
+            )
+    if len(settings.topology) > MOST_DOMAINS:
+        remedy = f"name {MOST_DOMAINS} at most: each makes more and smaller pools"
+        raise Invalid(f"has {len(settings.topology)} entries", field="$.kube.topology", remedy=remedy)
+    _check_scheduler(settings)
     if settings.data is None:
         return
     for number, each in enumerate(settings.data.volumes):
@@ -196,6 +264,18 @@ def check(settings: KubeSettings) -> None:
         _check_volume(settings.data.cache, "$.kube.data.cache")
         if settings.data.cache.path:
             raise Invalid("has no effect here", field="$.kube.data.cache.path", remedy="leave it out")
+
+
+def _check_scheduler(settings: KubeSettings) -> None:
+    if settings.gang_scheduler is None:
+        return
+    if settings.kueue_queue or settings.kueue_queues:
+        remedy = "keep one of kube.gang_scheduler and kube.kueue_queue"
+        raise Invalid("does not go with Kueue's queues", field="$.kube.gang_scheduler", remedy=remedy)
+    for name, template in settings.named_templates().items():
+        if template.get("spec", {}).get("schedulerName"):
+            remedy = "write it as kube.gang_scheduler.scheduler_name"
+            raise Invalid("is said twice", field=f"$.kube.{name}.spec.schedulerName", remedy=remedy)
 
 
 def _check_volume(volume: KubeVolume, path: str) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from federator.model.sites import AilingGpu
+from federator.model.sites import AilingGpu, GpuUse
+from federator.wire.link import MAX_GPUS
 from federator_agent.core.events import DevicesSeen
 from federator_agent.core.lent_capacity import HostPool, Site, is_of
 from federator_agent.local import traces
@@ -24,6 +25,7 @@ EVERY_S = 3.0
 """Real seconds between looks."""
 NO_DRIVER_EVERY_S = 60.0
 """Where there is none: one may be loaded late."""
+ROUND_MIB = 128
 FOREIGN_SHARE = 0.5
 """Of a GPU's memory: with more of it in others' hands there is no room for work that counts on a whole GPU."""
 log = logging.getLogger("federator_agent.local")
@@ -69,6 +71,27 @@ class Devices:
                 _note(each for each in ailing if each not in self.ailing)
                 self.ailing = ailing
                 tell(DevicesSeen(ailing))
+
+    def use(self, held: Mapping[int, Sequence[str]]) -> tuple[GpuUse, ...]:
+        """How busy each watched GPU is, as the driver has said last; `held`: the placements that hold each. Rounded, so that small changes are none."""
+        found = (
+            (pool, number, self.gpus[number])
+            for pool in self._watched or ()
+            for number in pool.numbers
+            if number in self.gpus
+        )
+        return tuple(
+            GpuUse(
+                pool=pool.name,
+                host=pool.host_of(number),
+                gpu=number,
+                busy_percent=None if gpu.utilisation_percent is None else min(100, 5 * round(gpu.utilisation_percent / 5)),
+                memory_mib=ROUND_MIB * round(gpu.used_mib / ROUND_MIB),
+                power_w=None if gpu.power_w is None else 10 * round(gpu.power_w / 10),
+                placements=tuple(sorted(held.get(number, ()))),
+            )
+            for pool, number, gpu in found
+        )[:MAX_GPUS]  # fmt: skip
 
     def _judge(self, found: Reading | NoDriver | DriverTrouble) -> tuple[AilingGpu, ...]:
         self._interval_s = NO_DRIVER_EVERY_S if isinstance(found, NoDriver) else EVERY_S

@@ -1,7 +1,6 @@
 """What ranks on this host really use: processor time and memory by their control groups or processes, GPUs by the driver.
 
-Looked at every now and then and added up since the start of the placement, so that a message that is lost costs nothing. Why not at the end alone: a job
-whose GPUs idle is to be told while it runs.
+`federator_agent.usage` adds it up.
 """
 
 import os
@@ -10,15 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from federator.model.placements import Used
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.local import cgroups, traces
 from federator_agent.nvml import Gpu
+from federator_agent.usage import GpuUse, Reading, Readings
 
-IDLE_PERCENT = 5
-"""A GPU that is less busy idles."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
@@ -31,86 +26,37 @@ class Rank(NamedTuple):
     directory: Path
 
 
-class _Taken(NamedTuple):
-    """Of one rank, or several: processor seconds so far, and bytes of memory now."""
-
-    cpu_s: float
-    memory_bytes: int
-
-
-class Meter:
-    """Adds up what placements use."""
-
-    def __init__(self) -> None:
-        self._used: dict[str, Used] = {}
-        self._cpu_s: dict[Path, float] | None = None
-        """Processor time of each rank, as it was read last; None: nobody has looked, and what runs already may have been counted by an earlier process."""
-
-    def look(
-        self,
-        running: Mapping[str, Sequence[Rank]],
-        gpus: Mapping[int, Gpu],
-        passed_s: float,
-        real_s: float,
-    ) -> dict[str, Used]:
-        """What the placements that run have used so far. `passed_s` since the last look, by the agent's clock, and `real_s` in truth. Blocks for some milliseconds."""
-        ranks = [rank for each in running.values() for rank in each]
-        pids = traces.processes_of(rank.directory for rank in ranks if not cgroups.of(rank.directory))
-        taken = {rank.directory: _taken(rank.directory, pids.get(rank.directory, ())) for rank in ranks}
-        pace = passed_s / real_s if real_s > 0 else 0.0
-        now_s = {folder: found.cpu_s for folder, found in taken.items()}
-        before_s = now_s if self._cpu_s is None else self._cpu_s
-        # What ended meanwhile has taken its processor time with it where no group counts it.
-        self._cpu_s = {folder: max(cpu_s, before_s.get(folder, 0.0)) for folder, cpu_s in now_s.items()}
-        grown_s = {folder: cpu_s - before_s.get(folder, 0.0) for folder, cpu_s in self._cpu_s.items()}
-        self._used = {
-            name: self._after(
-                self._used.get(name, Used()),
-                each,
-                taken,
-                gpus,
-                passed_s,
-                pace * sum(grown_s[r.directory] for r in each),
+def readings(running: Mapping[str, Sequence[Rank]], gpus: Mapping[int, Gpu]) -> Readings:
+    """What the ranks here use now. Blocks for some milliseconds."""
+    ranks = [rank for each in running.values() for rank in each]
+    pids = traces.processes_of(rank.directory for rank in ranks if not cgroups.of(rank.directory))
+    return {
+        name: {
+            rank.slot.rank: _taken(rank.directory, pids.get(rank.directory, ()))._replace(
+                gpus=_held(rank, gpus)
             )
-            for name, each in running.items()
+            for rank in each
         }
-        return self._used
-
-    def _after(
-        self,
-        before: Used,
-        ranks: Sequence[Rank],
-        taken: Mapping[Path, _Taken],
-        gpus: Mapping[int, Gpu],
-        passed_s: float,
-        cpu_s: float,
-    ) -> Used:
-        memory_mib = sum(taken[rank.directory].memory_bytes for rank in ranks) >> 20
-        after = replace(
-            before,
-            sampled_s=before.sampled_s + passed_s,
-            cpu_s=before.cpu_s + cpu_s,
-            memory_peak_mib=max(before.memory_peak_mib, memory_mib),
-        )
-        held = [gpus[number] for rank in ranks for number in rank.slot.gpus if number in gpus]
-        busy = [gpu.utilisation_percent for gpu in held if gpu.utilisation_percent is not None]
-        if not busy or len(busy) < sum(len(rank.slot.gpus) for rank in ranks):
-            return after
-        return replace(
-            after,
-            gpus_sampled_s=before.gpus_sampled_s + passed_s * len(busy),
-            gpus_busy_s=before.gpus_busy_s + passed_s * sum(busy) / 100,
-            gpu_memory_peak_mib=max(before.gpu_memory_peak_mib, *(gpu.used_mib for gpu in held)),
-            idle_s=before.idle_s + passed_s if max(busy) < IDLE_PERCENT else 0.0,
-        )
+        for name, each in running.items()
+    }
 
 
-def _taken(directory: Path, pids: Iterable[int]) -> _Taken:
+def _held(rank: Rank, gpus: Mapping[int, Gpu]) -> tuple[GpuUse, ...] | None:
+    found = [gpus.get(number) for number in rank.slot.gpus]
+    known = tuple(
+        GpuUse(gpu.utilisation_percent, gpu.used_mib)
+        for gpu in found
+        if gpu is not None and gpu.utilisation_percent is not None
+    )
+    return known if len(known) == len(found) else None
+
+
+def _taken(directory: Path, pids: Iterable[int]) -> Reading:
     """By its control groups where it has some, else by its processes."""
     groups = cgroups.of(directory)
     if not groups:
         found = [_of_process(pid) for pid in pids]
-        return _Taken(sum(each.cpu_s for each in found), sum(each.memory_bytes for each in found))
+        return Reading(sum(each.cpu_s for each in found), sum(each.memory_bytes for each in found))
     cpu_s, memory_bytes = 0.0, 0
     for folder in groups:
         cpu = _words(folder / "cpu.stat")
@@ -120,7 +66,7 @@ def _taken(directory: Path, pids: Iterable[int]) -> _Taken:
     if cpu_s == 0.0:  # the old hierarchy counts it in groups that ranks may not have
         inside = {pid for folder in groups for pid in _pids(folder / "cgroup.procs")}
         cpu_s = sum(_of_process(pid).cpu_s for pid in inside)
-    return _Taken(cpu_s, memory_bytes)
+    return Reading(cpu_s, memory_bytes)
 
 
 def _pids(file: Path) -> set[int]:
@@ -129,13 +75,13 @@ def _pids(file: Path) -> set[int]:
     return set()
 
 
-def _of_process(pid: int) -> _Taken:
+def _of_process(pid: int) -> Reading:
     """With the children that it has waited for."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        return _Taken(sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE)
+        return Reading(sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE)
     except (OSError, ValueError, IndexError):
-        return _Taken(0.0, 0)
+        return Reading(0.0, 0)
 
 
 def _words(file: Path) -> dict[str, int]:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,11 +29,14 @@ from federator_agent.environment import (
 )
 from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, Place
+from federator_agent.local.meter import Rank, readings
 from federator_agent.local.ranks import OUT_OF_MEMORY, TOLD_FROM_OUTSIDE, Found, LocalRanks
 from federator_agent.local.watchdog import Fence
+from federator_agent.nvml import Gpu
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
+from federator_agent.usage import Readings
 
 CONTAINER_S, AGAIN_S = 5.0, 0.3
 """Real seconds: a rank counts as running before its container does, which is waited for so long."""
@@ -75,8 +78,7 @@ class LocalRuntime:
         self._around.carrier.check(spec, record.entry.whose)
         images.refuse(self._around.images, spec)
         work, fence = self._work(record.entry.placement), self._fence(record, spec)
-        load = self._around.carrier.load_of(record, spec)
-        await self._around.carrier.bring(load, self._folders(record), writing_to(log_file))
+        await self._around.carrier.bring_all(record, spec, self._folders(record), writing_to(log_file))
         owner = record.entry.owner
         await self._fetch_image(spec)
         await self._staging.prepare(spec, work, log_file, environment, setting_up, fence, owner)
@@ -118,33 +120,34 @@ class LocalRuntime:
         base, command = self._around.environment, command_of(spec)
         if self._around.images is None or spec.image is msgspec.UNSET:
             return self._confinement.launch(place, command, environment, base)
-        owner = place.work.lstat()
-        is_root = os.geteuid() == 0
-        name = self._container(record.entry.placement, slot.rank)
         directory = self._rank(record.entry.placement, slot.rank)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / traces.CONTAINED).touch()
-        text = images.script(
-            self._around.images,
-            images.Contained(
-                name=name,
-                image=spec.image,
-                command=command,
-                work=place.work,
-                writable=place.writable,
-                readable=place.readable,
-                user=f"{owner.st_uid}:{owner.st_gid}" if is_root else "",
-                gpus=bool(slot.gpus),
-                shm_mib=spec.resources.shm_mib,
-            ),
+        contained = self._contained(record, spec, slot, place, command)
+        return self._container_launch(slot, place, images.script(self._around.images, contained), environment)
+
+    def _contained(
+        self, record: Record, spec: JobSpec, slot: Slot, place: Place, command: Sequence[str]
+    ) -> images.Contained:
+        owner = place.work.lstat()
+        assert spec.image is not msgspec.UNSET
+        return images.Contained(
+            name=self._container(record.entry.placement, slot.rank),
+            image=spec.image,
+            command=command,
+            work=place.work,
+            writable=place.writable,
+            readable=place.readable,
+            user=f"{owner.st_uid}:{owner.st_gid}" if os.geteuid() == 0 else "",
+            gpus=bool(slot.gpus),
+            shm_mib=spec.resources.shm_mib,
         )
-        outside = base | device_environment(slot)
-        return Launch(
-            ["/bin/sh", "-c", _taking(text)],
-            outside,
-            images.given(environment, base),
-            owner.st_uid if is_root else None,
-        )
+
+    def _container_launch(self, slot: Slot, place: Place, text: str, environment: dict[str, str]) -> Launch:
+        base = self._around.environment
+        owner = place.work.lstat().st_uid if os.geteuid() == 0 else None
+        words = ["/bin/sh", "-c", _taking(text)]
+        return Launch(words, base | device_environment(slot), images.given(environment, base), owner)
 
     @staticmethod
     def _container(placement: str, rank: int) -> str:
@@ -165,7 +168,7 @@ class LocalRuntime:
         hosts = ", ".join(f"{slot.host} gpus {list(slot.gpus)}" for slot in record.slots)
         log.info("%s of job %s starts on %s", placement, record.entry.job, hosts)
         resumes = self._around.carrier.resumes(load_of(record, spec), checkpoints)
-        where = self._where(record, resumes=resumes)
+        where = self._where(record, spec, resumes=resumes)
         fence = self._fence(record, spec)
         for slot in record.slots:
             if slot.rank not in ranks:
@@ -186,9 +189,10 @@ class LocalRuntime:
             else:
                 self._around.tell(ev.RankStarted(placement, slot.rank, now))
 
-    def _where(self, record: Record, *, resumes: bool) -> Where:
+    def _where(self, record: Record, spec: JobSpec, *, resumes: bool) -> Where:
         checkpoints, inputs = self._around.checkpoints(record), self._folders(record).inputs
-        return Where(self._around.site, ADDRESS, str(checkpoints), str(inputs), resumes)
+        secret = self._around.gang_secret(record, spec)
+        return Where(self._around.site, ADDRESS, str(checkpoints), str(inputs), resumes, secret)
 
     def _environment(self, record: Record, spec: JobSpec, slot: Slot, where: Where) -> dict[str, str]:
         """What a rank sees. Raises `StagingError` for a secret that cannot be had."""
@@ -206,11 +210,13 @@ class LocalRuntime:
                 raise nobody_listens(request.port)
             return PortChannel(*await asyncio.open_connection(ADDRESS, request.port))
         slot = next(each for each in record.slots if each.rank == rank)
-        environment = self._environment(record, spec, slot, self._where(record, resumes=record.entry.resume))
+        environment = self._environment(
+            record, spec, slot, self._where(record, spec, resumes=record.entry.resume)
+        )
         if request.tty:
             environment["TERM"] = request.term or "dumb"
         if self._around.images is not None and (directory / traces.CONTAINED).exists():
-            return await self._enter_container(record, slot, request, environment)
+            return await self._enter_container(record, spec, slot, request, environment)
         launch = self._confinement.beside(
             self._place(record, slot),
             list(request.command),
@@ -228,13 +234,15 @@ class LocalRuntime:
         )
 
     async def _enter_container(
-        self, record: Record, slot: Slot, request: Exec, environment: dict[str, str]
+        self, record: Record, spec: JobSpec, slot: Slot, request: Exec, environment: dict[str, str]
     ) -> Channel:
-        """By the program that runs it, within the control groups of its rank. That leaves the command alone when it ends itself."""
+        """By the program that runs it, within the control groups of its rank. Podman leaves the command alone when it ends itself."""
         assert self._around.images is not None
+        if self._around.images.engine is not images.Engine.PODMAN:
+            return self._open_beside(record, spec, slot, request, environment)
         name, base = self._container(record.entry.placement, slot.rank), self._around.environment
         work = self._place(record, slot).work
-        text = images.enter(self._around.images, name, work, request.command, tty=request.tty)
+        text = images.enter(name, work, request.command, tty=request.tty)
         launch = Launch(["/bin/sh", "-c", _taking(text)], base, images.given(environment, base))
         directory = self._rank(record.entry.placement, slot.rank)
         start = partial(self._ranks.start_beside, directory, launch, ())
@@ -250,6 +258,19 @@ class LocalRuntime:
                 await asyncio.sleep(AGAIN_S)
             else:
                 return NumberedChannel(process, first, partial(self._hang_up, name, number))
+
+    def _open_beside(
+        self, record: Record, spec: JobSpec, slot: Slot, request: Exec, environment: dict[str, str]
+    ) -> Channel:
+        """In a container of its own, which ends with its program."""
+        assert self._around.images is not None
+        place = self._place(record, slot)
+        contained = self._contained(record, spec, slot, place, request.command)
+        text = images.beside(self._around.images, contained, tty=request.tty)
+        launch = self._container_launch(slot, place, text, environment)
+        directory = self._rank(record.entry.placement, slot.rank)
+        start = partial(self._ranks.start_beside, directory, launch, ())
+        return open_process(start, tty=request.tty, size=request.size)
 
     def _hang_up(self, name: str, number: int) -> None:
         async def told() -> None:
@@ -273,6 +294,17 @@ class LocalRuntime:
         """To their process groups."""
         for rank in ranks:
             self._ranks.signal(self._rank(placement, rank), signal)
+
+    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+        """By control groups or processes, and by the driver."""
+        running = {
+            record.entry.placement: [
+                Rank(slot, self._around.spool.placements / record.entry.placement / f"rank-{slot.rank}")
+                for slot in record.slots
+            ]
+            for record in records
+        }
+        return await asyncio.to_thread(readings, running, gpus)
 
     async def finish_logs(self, record: Record) -> None:
         """The ranks have written them."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +16,9 @@ from federator_agent.slurm.capacity import lent_partitions, view
 from federator_agent.slurm.commands import Commands, Rejected, Unreachable
 from federator_agent.slurm.settings import Account, SlurmSettings
 
+ELSEWHERE = (
+    "where that file is not in its usual place, name it by conf under slurm; SLURM_CONF does not count"
+)
 PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel")
 
 
@@ -26,17 +30,22 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
             f"{', '.join(lacking)} cannot be found in {path}; install Slurm's client commands on this host"
         ]
     lines = [await asyncio.to_thread(_shared, settings.shared_dir, state_dir)]
+    if settings.conf is not None and not await asyncio.to_thread(settings.conf.is_file):
+        # Slurm's commands would look for it for a minute.
+        return [*lines, f"conf: {settings.conf} is not there; name this cluster's slurm.conf"]
     commands = Commands(settings, environment)
     try:
         version = (await commands.run("scontrol", "--version")).strip()
         partitions = output.read_partitions(await commands.run("scontrol", "show", "partition", "--oneliner"))
         nodes = output.read_nodes(await commands.run("scontrol", "show", "node", "--details", "--oneliner"))
+        gathers = await commands.run("scontrol", "show", "config")
     except (Unreachable, Rejected) as error:
         return [
             *lines,
-            f"{error.describe()}; is slurmctld up, and is this host in its cluster, with munge and slurm.conf?",
+            f"{error.describe()}; is slurmctld up, and is this host in its cluster, with munge and slurm.conf? {ELSEWHERE}",
         ]
     lines.append(f"ok    {version} answers")
+    lines += _measures(gathers)
     lines += _users(settings)
     known = {partition.name for partition in partitions}
     lines += [
@@ -56,6 +65,14 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
         for whose, account in _accounts(settings)
         for target in targets
     ]
+
+
+def _measures(config: str) -> list[str]:
+    """Whether what jobs use can be known."""
+    if re.search(r"^JobAcctGatherType\s*=\s*jobacct_gather/(?!none)", config, re.MULTILINE):
+        return ["ok    what jobs use is gathered"]
+    remedy = "set JobAcctGatherType=jobacct_gather/cgroup in slurm.conf"
+    return [f"WARN  what jobs use is not gathered, so max_idle ends none and efficiency lists none; {remedy}"]
 
 
 def _users(settings: SlurmSettings) -> list[str]:

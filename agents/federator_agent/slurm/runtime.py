@@ -7,12 +7,12 @@ import asyncio
 import contextlib
 import logging
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from federator.kernel.errors import Invalid, NotSupported
+from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import retried
@@ -23,9 +23,10 @@ from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.local.ranks import LocalRanks
+from federator_agent.nvml import Gpu
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.safe_open import opened
-from federator_agent.slurm import steps, users
+from federator_agent.slurm import steps, usage, users
 from federator_agent.slurm.allocation import Allocation
 from federator_agent.slurm.cluster import Cluster
 from federator_agent.slurm.commands import BACKOFF, Rejected, Unreachable
@@ -37,6 +38,7 @@ from federator_agent.slurm.settings import SlurmSettings
 from federator_agent.spool import write_durably
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
+from federator_agent.usage import Readings
 
 HERE = "127.0.0.1"
 FIRST_PORT, PORTS = 20_000, 12_000
@@ -133,8 +135,7 @@ class SlurmRuntime:
             self.checkpoints(record).mkdir(mode=PRIVATE, exist_ok=True)
         except OSError as error:
             raise StagingError(Cause.STAGING, f"the shared directory cannot be written: {error}") from None
-        carrier = self._around.carrier
-        await carrier.bring(carrier.load_of(record, spec), self._folders(record), writing_to(log_file))
+        await self._around.carrier.bring_all(record, spec, self._folders(record), writing_to(log_file))
         environment = setup_environment(self._around.environment, spec, self._around.site)
         await self._staging.prepare(spec, folder.work, log_file, environment, setting_up)
         await users.give(self._settings, record, folder.path, self.checkpoints(record))
@@ -196,7 +197,10 @@ class SlurmRuntime:
     ) -> dict[str, str]:
         """What a rank sees beyond what Slurm gives it. Raises `StagingError` for a secret that cannot be had."""
         folders = self._folders(record)
-        where = Where(self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes)
+        secret = self._around.gang_secret(record, spec)
+        where = Where(
+            self._around.site, address, str(folders.checkpoints), str(folders.inputs), resumes, secret
+        )
         hidden = secrets.variables(self._around.secrets, spec)
         return rank_environment(record, spec, rank, where) | hidden
 
@@ -216,7 +220,7 @@ class SlurmRuntime:
             command=command_of(spec),
             work=folder.work,
             writable=(folders.checkpoints,),
-            readable=(folders.inputs, folders.cache) if spec.inputs else (),
+            readable=_readable(folders, spec),
             gpus=bool(spec.resources.gpus.count),
             shm_mib=spec.resources.shm_mib,
         )
@@ -329,17 +333,22 @@ class SlurmRuntime:
 
     async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
         """By a step on its node, in the job that runs it."""
-        if spec.image is not msgspec.UNSET and isinstance(request, Exec):
-            raise NotSupported("a job in a container image cannot be entered at this site")
         user = users.other_user(self._settings, record)
         options = await self._step_options(record, spec, rank)
         if isinstance(request, Forward):
             words = steps.relay_words(options, request)
         else:
-            path = self.folder(record.entry.placement).path / steps.name()
+            folder = self.folder(record.entry.placement)
+            path, beside = folder.path / steps.name(), None
+            contained = self._contained(record, spec, rank, folder)
+            if contained is not None and self._around.images is not None:
+                contained = contained._replace(command=request.command)
+                beside = images.beside(self._around.images, contained, tty=request.tty)
             address = await self._address(record)
             environment = self._environment(record, spec, rank, address, resumes=record.entry.resume)
-            await asyncio.to_thread(write_durably, path, steps.script(rank, request, environment).encode())
+            await asyncio.to_thread(
+                write_durably, path, steps.script(rank, request, environment, beside).encode()
+            )
             await users.give(self._settings, record, path)
             words = steps.command_words(options, request, path)
         step = steps.open_step([*users.become(user), *words], self.cluster.commands.environment, request)
@@ -356,6 +365,21 @@ class SlurmRuntime:
         shards = shards_per_node(len(record.slots), spec.resources, target, together)
         ranks = list(there.values()).count(there[rank])
         return steps.options(intent.slurm_job, there[rank], spec.resources, ranks, shards)
+
+    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+        """As the cluster gathers it, of each job as a whole."""
+        del gpus
+        jobs = {
+            watch.slurm_job: record
+            for record in records
+            if (watch := self.watches.get(record.entry.placement)) is not None
+        }
+        found = await usage.gathered(self.cluster.commands, sorted(jobs))
+        return {
+            record.entry.placement: {0: found[job].reading(sum(len(slot.gpus) for slot in record.slots))}
+            for job, record in jobs.items()
+            if job in found
+        }
 
     async def finish_logs(self, record: Record) -> None:
         """The ranks have written them; to open one is what makes a networked file system show its true length."""
@@ -404,6 +428,12 @@ class SlurmRuntime:
     def checkpoints(self, record: Record) -> Path:
         """In the shared directory."""
         return self._settings.shared_dir / "checkpoints" / record.entry.job
+
+
+def _readable(folders: Folders, spec: JobSpec) -> tuple[Path, ...]:
+    """What a container is shown of its inputs."""
+    own = (folders.inputs,) if spec.inputs or spec.inputs_from else ()
+    return (*own, folders.cache) if spec.inputs else own
 
 
 def _take(shared: Path, around: Surroundings) -> None:

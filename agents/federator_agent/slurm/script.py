@@ -6,6 +6,7 @@ divide what the job has on their node among themselves.
 """
 
 import math
+import re
 import secrets
 import shlex
 from pathlib import Path
@@ -21,6 +22,11 @@ RANK_SCRIPT = (Path(__file__).with_name("rank.sh")).read_text()
 """Read once: an upgrade that replaces the file under a running agent must not meet the old arguments."""
 GATE_S = 240
 """So long ranks wait at their gate for an agent that is away, before they give their nodes back."""
+_SHELLS = re.compile(
+    r"(?!(?:BASH\w*|DIRSTACK|E?UID|FUNCNAME|GROUPS|HISTCMD|LINENO|PPID|S?RANDOM|SECONDS|SHELLOPTS)$)[A-Za-z_]\w*",
+    re.ASCII,
+)
+"""Variables that bash takes from a script as any others."""
 _MARGIN_S = GATE_S + 120.0
 """What Slurm's time limit allows for beyond the job's: the wait at the gate counts there, and the limit is only for when the agent is not."""
 
@@ -132,8 +138,17 @@ def container_script(text: str, environment: dict[str, str]) -> str:
 
 
 def command_script(command: list[str], environment: dict[str, str]) -> str:
-    """A rank's command, on top of the environment that Slurm has given it."""
-    variables = " ".join(shlex.quote(f"{name}={value}") for name, value in environment.items())
-    # What has a = in its name, env would take for a variable; what has a dot in it, a shell would drop.
-    through = "/bin/sh -c 'exec \"$@\"' sh " if "=" in command[0] else ""
-    return f"cd work && exec env {variables} {through}{shlex.join(command)}\n"
+    """A rank's command, on top of the environment that Slurm has given it.
+
+    The shell itself takes up the variables: of a program that did, all users of the node could read the arguments, secrets among them. It cannot take up those
+    that have no name to it, or are its own; with them goes `env`, which would take a command with a = in its name for another one.
+    """
+    plain = {name: value for name, value in environment.items() if _SHELLS.fullmatch(name)}
+    others = [f"{name}={value}" for name, value in environment.items() if name not in plain]
+    if others:
+        others = [
+            "/usr/bin/env",
+            *others,
+            *(("/bin/sh", "-c", 'exec "$@"', "sh") if "=" in command[0] else ()),
+        ]
+    return f"cd work || exit\n{exports(plain).decode()}exec {shlex.join([*others, *command])}\n"

@@ -21,7 +21,7 @@ from federator.wire import tunnel
 from federator.wire.tunnel import END, STDERR, STDIN_ENDS, STDOUT, Exec, Forward
 from federator_agent.channels import BEGIN_S, nobody_listens, open_process
 from federator_agent.runtime import Channel
-from federator_agent.slurm.script import command_script
+from federator_agent.slurm.script import command_script, container_script
 
 NOBODY_LISTENS = 97
 MOST_SAID = 500
@@ -41,10 +41,13 @@ _ABORTED = b"srun: Job step aborted: "
 KILLED = 137
 
 
-def script(rank: int, request: Exec, environment: dict[str, str]) -> str:
-    """For bash on the rank's node, in the placement's directory: the command with the rank's devices, folder and variables."""
-    terminal = {"TERM": request.term or "dumb"} if request.tty else {}
-    command = command_script(list(request.command), environment | terminal).rstrip("\n")
+def script(rank: int, request: Exec, environment: dict[str, str], beside: str | None = None) -> str:
+    """For bash on the rank's node, in the placement's directory: the command with the rank's devices, folder and variables. `beside`: where the rank runs in an image, what runs the command there."""
+    given = environment | ({"TERM": request.term or "dumb"} if request.tty else {})
+    if beside is None:
+        command = command_script(list(request.command), given).rstrip("\n")
+    else:
+        command = container_script(beside, given).rstrip("\n")
     return _ENTER.format(rank=rank) + (f"{command}\n" if request.tty else _PIPED.format(command=command))
 
 

@@ -5,7 +5,6 @@ ask for are made here too: taking all deadlines away, and tightening one.
 """
 
 import copy
-import json
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.wire.fields import duration_s
 from federator.wire.jobfile import default_name
-from federator.wire.yamltext import read_document, read_documents
+from federator.wire.yamltext import read_document, read_documents, write_document
 
 PROVIDER = "rented"
 CLOUD_SITE = "cloud"
@@ -52,8 +51,8 @@ class DemoWorld(msgspec.Struct, frozen=True):
 
     @property
     def policy_text(self) -> str:
-        """The policies as a text that can be applied: JSON is YAML."""
-        return "\n---\n".join(json.dumps(document) for document in self.policies)
+        """The policies as a text that can be applied, and is read in the console."""
+        return "---\n".join(write_document(document) for document in self.policies)
 
 
 def load_world() -> DemoWorld:

@@ -1,6 +1,6 @@
 // Decisions: each turn that did something, how good it was, who won, what was stale; decided again by a button.
 import { at, get, post } from "../api.js";
-import { capital, problemBox } from "../dialog.js";
+import { capital, namesNone, problemBox, showNone } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { absolute, bytes, money, number, plural, time } from "../format.js";
 import { mayTry } from "../rights.js";
@@ -19,7 +19,7 @@ export function open(view, context) {
 }
 
 const path = (/** @type {string} */ id) => `/decisions/${encodeURIComponent(id)}`;
-const gap = (/** @type {any} */ row) => (row.proof ? `${(100 * row.proof.gap).toFixed(2)} %` : "–");
+const gap = (/** @type {Api.DecisionRow} */ row) => (row.proof ? `${(100 * row.proof.gap).toFixed(2)} %` : "–");
 
 /** @param {HTMLElement} view */
 function openAll(view) {
@@ -29,7 +29,7 @@ function openAll(view) {
   let more = false;
   const back = h("button", { type: "button", on: { click: () => (begun.pop(), fresh.again()) } }, "Newer");
   const on = h("button", { type: "button", on: { click: () => (begun.push(table.rows[table.rows.length - 1]?.id ?? ""), fresh.again()) } }, "Older");
-  /** @type {Table<any>} */
+  /** @type {Table<Api.DecisionRow>} */
   const table = new Table({
     caption: "Recorded decisions, newest first",
     keyOf: (row) => row.id,
@@ -67,6 +67,7 @@ function openAll(view) {
       show(said);
     },
     {
+      topics: ["plan"],
       onError: (error) => {
         if (error.status === 404) begun.length = 1; // the page before which this one begins is kept no more
         else if (error.code !== "unreachable") show(said, problemBox(error));
@@ -86,21 +87,21 @@ function openOne(view, context, id) {
   const plan = h("a", { class: "button", href: `/plan?decision=${encodeURIComponent(id)}` }, "The plan as of then");
   show(view, h("div", { class: "row apart" }, h("h1", null, "A decision"), h("div", { class: "row" }, plan, mayTry(context.who) && again)), said, verdict, parts);
   let closed = false;
-  get(at`/v1/decisions/${id}/told`).then(
+  get(at("/v1/decisions/{id}/told", id)).then(
     (found) => !closed && draw(found),
-    (error) => !closed && show(said, problemBox(error)),
+    (error) => !closed && (namesNone(error) ? showNone(view, "decision", error, "/decisions", context.name) : show(said, problemBox(error))),
   );
 
   async function replay() {
     again.disabled = true;
     show(verdict, h("p", { class: "faint" }, "Deciding again from the record …"));
     try {
-      const found = await post(at`/v1/decisions/${id}/replay`);
+      const found = await post(at("/v1/decisions/{id}/replay", id));
       show(
         verdict,
         found.identical
           ? h("p", { class: "state tone-good" }, shape("good"), "Identical: the same problem gives the same plan, byte for byte.")
-          : [h("p", { class: "state tone-bad" }, shape("bad"), "It came out otherwise:"), h("ul", { class: "lines" }, found.differences.slice(0, 50).map((/** @type {string} */ each) => h("li", null, each)))],
+          : [h("p", { class: "state tone-bad" }, shape("bad"), "It came out otherwise:"), h("ul", { class: "lines" }, found.differences.slice(0, 50).map((each) => h("li", null, each)))],
       );
     } catch (error) {
       show(verdict, problemBox(error));
@@ -108,7 +109,7 @@ function openOne(view, context, id) {
     again.disabled = false;
   }
 
-  /** @param {any} found */
+  /** @param {Api.ToldDecision} found */
   function draw({ row, plan: made, names: known, pools, offers, policy_version: version }) {
     const names = new Map(Object.entries(known));
     /** @type {[string, import("../dom.js").Children][]} */
@@ -124,31 +125,31 @@ function openOne(view, context, id) {
       parts,
       h("p", { class: "mono" }, id),
       h("dl", { class: "figures" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
-      panel("What it does", actions(made.actions ?? [], names)),
-      panel("What made its price", terms(made.terms ?? {})),
-      panel("Stages", stages(made.stages ?? [])),
-      panel("What it lets wait", waits(made.waiting ?? [], names)),
+      panel("What it does", actions(made.actions, names)),
+      panel("What made its price", terms(made.terms)),
+      panel("Stages", stages(made.stages)),
+      panel("What it lets wait", waits(made.waiting, names)),
     );
   }
   return () => void (closed = true);
 }
 
-/** @param {string} heading @param {Table<any>} table */
+/** @template T @param {string} heading @param {Table<T>} table */
 function panel(heading, table) {
   const name = heading.toLowerCase().replaceAll(" ", "-");
   return h("section", { class: "panel", "aria-labelledby": name }, h("h2", { id: name }, heading), table.element);
 }
 
-/** @param {Table<any>} table @param {any[]} rows */
+/** @template T @param {Table<T>} table @param {T[]} rows */
 function filled(table, rows) {
   table.show(rows);
   return table;
 }
 
-/** @param {string} id @param {Map<string, any>} names */
+/** @param {string} id @param {Map<string, string>} names */
 const job = (id, names) => h("a", { href: `/jobs/${encodeURIComponent(id)}` }, names.get(id) ?? id);
 
-/** @param {any[]} rows @param {Map<string, any>} names */
+/** @param {Api.Plan["actions"]} rows @param {Map<string, string>} names */
 function actions(rows, names) {
   return filled(
     new Table({
@@ -160,7 +161,7 @@ function actions(rows, names) {
         { id: "type", title: "Action", cell: (row) => row.type ?? "", by: (row) => row.type },
         { id: "site", title: "Where", cell: (row) => [row.site ?? "", row.pool ? `/${row.pool}` : ""].join(""), by: (row) => row.site },
         { id: "end", title: "Expected end", cell: (row) => time(row.expected_end_at ?? row.finish_at), by: (row) => row.expected_end_at },
-        { id: "why", title: "Why", cell: (row) => row.because },
+        { id: "why", title: "Why", long: true, cell: (row) => row.because },
       ],
     }),
     rows.slice(0, 1000),
@@ -183,7 +184,7 @@ function terms(found) {
   );
 }
 
-/** @param {any[]} rows */
+/** @param {Api.StageReport[]} rows */
 function stages(rows) {
   return filled(
     new Table({
@@ -203,17 +204,18 @@ function stages(rows) {
   );
 }
 
-/** @param {any[]} rows @param {Map<string, any>} names */
+/** @param {Api.Waiting[]} rows @param {Map<string, string>} names */
 function waits(rows, names) {
   return filled(
     new Table({
       caption: "Jobs that wait",
       keyOf: (row) => row.job,
       empty: "Nothing waits.",
+      few: 50,
       columns: [
         { id: "job", title: "Job", cell: (row) => job(row.job, names), by: (row) => names.get(row.job) ?? row.job },
         { id: "kind", title: "For", cell: (row) => row.kind, by: (row) => row.kind },
-        { id: "why", title: "Reason", cell: (row) => row.because },
+        { id: "why", title: "Reason", long: true, cell: (row) => row.because },
         { id: "start", title: "Expected start", cell: (row) => time(row.expected_start_at), by: (row) => row.expected_start_at },
       ],
     }),

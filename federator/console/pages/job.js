@@ -1,24 +1,32 @@
 // One job: how it is and why, its attempts and ranks, its log, where it could run, and what can be done about it.
-import { act, change, suiting, wordFor } from "../actions.js";
-import { at, get, now } from "../api.js";
-import { capital, problemBox } from "../dialog.js";
+import { act, change, suiting, wordFor, wouldBecome } from "../actions.js";
+import { at, get, now, post } from "../api.js";
+import { capital, namesNone, problemBox, showNone } from "../dialog.js";
 import { h, show } from "../dom.js";
-import { absolute, duration, gang, money, NOTHING, number, time } from "../format.js";
+import { absolute, duration, gang, money, NOTHING, number, plural, time } from "../format.js";
 import { visible } from "../log_text.js";
 import { logPanel } from "../logs.js";
 import { shape, stateMark } from "../states.js";
 import { keepFresh } from "../stream.js";
 import { Table } from "../table.js";
-import { terminalPanel } from "../terminal.js";
 
 export const title = "Job";
 
 /** Parts of the page that have a module of their own: `part(view, context)` answers how to show a new state of the job, and how to end.
- * @typedef {{part: (view: HTMLElement, context: {go: (path: string) => void, again: () => void}) => {show: (detail: any, explanation: any) => void, close: () => void}}} PartModule */
+ * @typedef {{part: (view: HTMLElement, context: {go: (path: string) => void, again: () => void}) => {show: (detail: Api.JobDetail, explanation: Api.Explanation | null) => void, close: () => void}}} PartModule */
 /** @type {(() => Promise<PartModule>)[]} */
-const PARTS = [() => import("../timeline.js"), () => import("../deadline.js")];
+const PARTS = [() => import("../timeline.js"), () => import("../gpu_use.js"), () => import("../deadline.js")];
 
 const OVER = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]);
+const WAITS = new Set(["PENDING", "HELD"]);
+/** Places that are shown at first: with hundreds of sites the log would be far below. */
+const FEW = 8;
+const NOWHERE = "There is no place at all: no site has joined, and nothing can be rented.";
+const NOT_YET = "No place was looked at for it yet: what is said at the top comes first.";
+/** A running job's use is read so often, in seconds; sites measure it at this pace. */
+const USE_S = 10;
+/** For so long after its end something may still be collected of a job. */
+const COLLECTING_S = 60;
 
 /** @param {HTMLElement} view @param {import("../main.js").Context} context */
 export function open(view, context) {
@@ -27,7 +35,7 @@ export function open(view, context) {
   const head = h("div", { class: "stack" });
   const acts = h("div", { class: "row", "aria-label": "What can be done" });
   const facts = h("dl", { class: "facts" });
-  const parts = h("div", { class: "stack" });
+  const parts = h("div", { class: "parts" });
   const attempts = attemptTable();
   const why = explainPanel();
   const log = h("section", { class: "panel", "aria-labelledby": "job-log", hidden: true });
@@ -46,20 +54,21 @@ export function open(view, context) {
     inside,
     spec,
   );
-  /** @type {any} */
+  /** @type {Api.Explanation | null} */
   let explanation = null;
-  /** @type {any} */
-  let detail = null;
+  /** The job as it was read last; there from the first load on. @type {Api.JobDetail} */
+  let detail;
   let explained = "";
   let acted = "";
   /** @type {ReturnType<typeof logPanel> | null} */
   let reader = null;
-  /** @type {ReturnType<typeof terminalPanel> | null} */
+  /** @type {ReturnType<typeof import("../terminal.js").terminalPanel> | null} */
   let shell = null;
+  let enterable = false;
   /** @type {ReturnType<PartModule["part"]>[]} */
   let opened = [];
   let closed = false;
-  const fresh = keepFresh(load, { stream: at`/v1/jobs/${id}/events`, onError: failed });
+  const fresh = keepFresh(load, { stream: at("/v1/jobs/{id}/events", id), topics: ["plan"], soonestS: 2, everyS: untold, onError: failed });
   void Promise.all(PARTS.map((each) => each())).then((modules) => {
     if (closed) return;
     opened = modules.map((each) => each.part(parts.appendChild(h("section", { class: "panel" })), { go: context.go, again: fresh.again }));
@@ -73,17 +82,27 @@ export function open(view, context) {
     for (const each of opened) each.close();
   };
 
-  /** @param {any} error */
+  /** After how long to look for what no stream tells: what a running job uses, and what is collected of one that has just ended. */
+  function untold() {
+    const { job, used } = detail;
+    if (OVER.has(job.status)) return now() - (job.finished_at ?? 0) < COLLECTING_S ? USE_S : 0;
+    return used ? USE_S : 0;
+  }
+
+  /** @param {import("../api.js").Problem} error */
   function failed(error) {
     if (error.code === "unreachable") return;
-    if (error.status === 404 || error.status === 400) {
+    if (namesNone(error)) {
       fresh.stop();
-      show(view, h("h1", null, "There is no such job"), problemBox(error), h("p", null, h("a", { href: "/jobs" }, "See all jobs")));
+      showNone(view, "job", error, "/jobs", context.name);
     } else show(said, problemBox(error));
   }
 
   async function load() {
-    detail = await get(at`/v1/jobs/${id}`);
+    const found = await get(at("/v1/jobs/{id}", id));
+    // The id of an array: the page of its tasks is another one.
+    if (found.job.array === id) return location.replace(`/jobs?array=${encodeURIComponent(id)}`);
+    detail = found;
     show(said);
     context.name(labelOf(detail.job));
     drawHead();
@@ -95,25 +114,29 @@ export function open(view, context) {
     const state = `${detail.job.status}/${detail.job.placement}/${detail.decision}/${detail.job.deadline_at}/${detail.job.priority}/${detail.job.queue}`;
     if (state !== explained) {
       explained = state;
-      explanation = await get(at`/v1/jobs/${id}/explain`);
+      explanation = await get(at("/v1/jobs/{id}/explain", id));
       why.show(detail, explanation);
     }
     for (const each of opened) each.show(detail, explanation);
+    // Its events have ended with it, and a stream that ends is taken for one that broke.
+    if (OVER.has(detail.job.status)) fresh.settle();
   }
 
   function drawHead() {
     const { job } = detail;
     const because = detail.waiting?.because || job.because;
-    const told = `${job.status}${because}${job.priority}${detail.outputs}`;
+    const change = detail.may.includes("change");
+    const told = `${job.status}${because}${job.priority}${detail.outputs}${detail.may}`;
     if (told === acted) return;
     acted = told;
     show(head, h("div", { class: "row" }, h("h1", null, labelOf(job)), stateMark(job.status), h("span", { class: "faint mono" }, job.id)), because && h("p", null, capital(because), "."));
     const row = { id: job.id, name: labelOf(job), status: job.status, started_at: job.started_at };
     show(
       acts,
-      suiting(job.status).map((verb) => h("button", { type: "button", class: verb === "cancel" ? "grave" : null, on: { click: async () => void ((await act(verb, [row])) && fresh.again()) } }, wordFor(verb))),
-      !OVER.has(job.status) && h("form", { class: "row tight", on: { submit: prioritise } }, h("label", { for: "job-priority" }, "Priority"), h("input", { id: "job-priority", type: "number", min: 0, max: 100, value: job.priority, class: "number" }), h("button", { type: "submit" }, "Change")),
-      detail.outputs && h("a", { class: "button", href: at`/v1/jobs/${id}/outputs`, download: `${job.name}.tar.gz` }, "Download outputs"),
+      change && suiting(job.status).map((verb) => h("button", { type: "button", class: verb === "cancel" ? "grave" : null, on: { click: async () => void ((await act(verb, [row])) && fresh.again()) } }, wordFor(verb))),
+      change && !OVER.has(job.status) && h("form", { class: "row tight", on: { submit: prioritise } }, h("label", { for: "job-priority" }, "Priority"), h("input", { id: "job-priority", type: "number", min: 0, max: 100, value: job.priority, class: "number" }), h("button", { type: "submit" }, "Change")),
+      !change && !OVER.has(job.status) && h("p", { class: "faint" }, `It is changed by ${job.owner}, by who administers its team or queue, and by the platform team.`),
+      detail.outputs && detail.may.includes("read") && h("a", { class: "button", href: at("/v1/jobs/{id}/outputs", id), download: `${job.name}.tar.gz` }, "Download outputs"),
     );
   }
 
@@ -126,32 +149,42 @@ export function open(view, context) {
   }
 
   function openLog() {
-    if (reader || !detail.attempts.length) return;
+    if (!log.hidden || !detail.attempts.length) return;
+    log.hidden = false;
+    if (!detail.may.includes("read")) {
+      show(log, h("h2", { id: "job-log" }, "Log"), h("p", { class: "faint" }, `It belongs to ${detail.job.owner}: ask them, an administrator of queue ${detail.job.queue}, or a user with the role platform.`));
+      return;
+    }
     const panel = logPanel(detail.job.id);
     reader = panel;
     const ranks = Math.max(1, detail.members.length, detail.spec.nodes);
     const rank = h("input", { type: "number", id: "log-rank", min: 0, max: ranks - 1, value: 0, class: "number" });
-    const attempt = h("select", { id: "log-attempt" }, h("option", { value: "" }, "newest"), detail.attempts.map((/** @type {any} */ each) => h("option", { value: each.attempt }, String(each.attempt))));
+    const attempt = h("select", { id: "log-attempt" }, h("option", { value: "" }, "newest"), detail.attempts.map((each) => h("option", { value: each.attempt }, String(each.attempt))));
     const again = () => panel.open(Math.min(ranks - 1, Math.max(0, Number(rank.value) || 0)), attempt.value ? Number(attempt.value) : null);
     const choice = h("div", { class: "row" }, ranks > 1 && [h("label", { for: "log-rank" }, `Rank (0 to ${ranks - 1})`), rank], detail.attempts.length > 1 && [h("label", { for: "log-attempt" }, "Attempt"), attempt]);
     rank.addEventListener("change", again);
     attempt.addEventListener("change", again);
     show(log, h("h2", { id: "job-log" }, "Log"), choice, panel.element);
-    log.hidden = false;
     panel.open(0);
   }
 
-  /** A shell, for whoever may. */
+  /** A shell, for whoever may: what draws it is fetched when it is wanted. */
   function drawInside() {
     const { job } = detail;
-    const may = job.owner === context.who.name && job.status === "RUNNING";
-    if (may && !shell) {
-      shell = terminalPanel(job.id, Math.max(1, detail.members.length));
-      show(inside, h("summary", null, "A shell inside"), shell.element);
+    const may = detail.may.includes("exec") && job.status === "RUNNING";
+    if (may && !enterable) {
+      enterable = true;
+      show(inside, h("summary", null, "A shell inside"));
+      inside.addEventListener("toggle", () => void drawShell(), { once: true });
       inside.hidden = false;
-    } else if (!may && shell && OVER.has(job.status)) {
-      inside.hidden = !inside.hasAttribute("open");
-    }
+    } else if (!may && OVER.has(job.status)) inside.hidden = !inside.hasAttribute("open");
+  }
+
+  async function drawShell() {
+    const { terminalPanel } = await import("../terminal.js");
+    if (closed) return;
+    shell = terminalPanel(detail.job.id, Math.max(1, detail.members.length));
+    inside.append(shell.element);
   }
 
   function drawSpec() {
@@ -160,13 +193,14 @@ export function open(view, context) {
   }
 
   function explainPanel() {
-    /** @type {Table<any>} */
+    /** @type {Table<Api.SiteReason>} */
     const places = new Table({
       caption: "Every place, and why it runs there or not",
       keyOf: (row) => `${row.site}/${row.pool}`,
-      empty: "There is no place at all: no site has joined, and nothing can be rented.",
+      empty: NOWHERE,
+      few: FEW,
       columns: [
-        { id: "place", title: "Place", cell: (row) => `${row.site}/${row.pool}`, by: (row) => `${row.site}/${row.pool}` },
+        { id: "place", title: "Place", cell: (row) => h("div", { class: "place" }, `${row.site}/${row.pool}`), by: (row) => `${row.site}/${row.pool}` },
         { id: "filter", title: "Fits", cell: (row) => (row.filter ? mark("bad", row.filter) : mark("good", row.tie ? "as good as the best" : "fits")), by: (row) => row.filter },
         { id: "text", title: "Why", long: true, cell: (row) => [capital(row.text), row.change && h("div", { class: "faint" }, `Would help: ${row.change}`)] },
         { id: "start", title: "Could start", numeric: true, cell: (row) => time(row.start_at), by: (row) => row.start_at },
@@ -180,46 +214,52 @@ export function open(view, context) {
     const element = h("section", { class: "panel", "aria-labelledby": "job-why" }, h("h2", { id: "job-why" }, "Where it could run, and why not"), remedies, ahead, places.element);
     return {
       element,
-      /** @param {any} of @param {any} told */
+      /** @param {Api.JobDetail} of @param {Api.Explanation} told */
       show(of, told) {
-        places.show(told.sites);
+        places.show([...told.sites].sort((one, other) => rank(one) - rank(other)));
+        show(places.none, of.job.status === "HELD" ? "Nothing is planned for a job that is held: release it, and this says where it could run." : OVER.has(of.job.status) ? "It is over, and nothing is planned for it any more." : of.waiting?.kind === "filter" ? NOWHERE : NOT_YET);
         const name = labelOf(of.job);
         show(
           remedies,
           told.remedies.length > 0 && h("h3", null, "What would help"),
-          told.remedies.map((/** @type {any} */ each) => {
-            const change = patchOf(each, told.job);
-            return h("div", { class: "row tight" }, change ? h("button", { type: "button", on: { click: () => void apply(name, change, each) } }, capital(each.text)) : h("span", null, capital(each.text)), h("span", { class: "faint" }, each.certain ? "" : "an estimate"));
-          }),
+          told.remedies.length > 0 && h("ol", { class: "advice" }, told.remedies.map((each) => {
+            const change = of.may.includes("change") && patchOf(each, told.job, of.spec);
+            return h("li", null, change ? h("button", { type: "button", on: { click: () => void apply(name, change, each) } }, capital(each.text)) : [capital(each.text), " ", elsewhere(each, told.job)], h("span", { class: "faint" }, each.certain ? "" : " an estimate"));
+          })),
         );
         show(
           ahead,
           told.ahead.length > 0 && [
             h("h3", null, "Before it"),
-            h("ul", { class: "lines" }, told.ahead.map((/** @type {any} */ each) => h("li", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.name, h("span", { class: "faint" }, ` ${each.owner ?? ""} ${number(each.gpus, 1)} GPUs ${each.waits ? "waits, too" : `runs at ${each.site}`} `), each.until_at ? ["until ", time(each.until_at)] : null))),
+            h("ul", { class: "lines" }, told.ahead.map((each) => h("li", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.name, h("span", { class: "faint" }, ` ${each.owner ?? ""} ${each.gpus ? `${number(each.gpus, 1)} GPU${each.gpus === 1 ? "" : "s"}` : "CPU only"} ${each.waits ? "waits, too" : `runs at ${each.site}`} `), each.until_at ? ["until ", time(each.until_at)] : null))),
           ],
         );
       },
     };
   }
 
-  /** @param {string} name @param {Record<string, string>} wanted @param {any} remedy */
+  /** @param {string} name @param {Record<string, string | number>} wanted @param {Api.Remedy} remedy */
   async function apply(name, wanted, remedy) {
     const told = [h("p", null, `${capital(remedy.text)}.`), h("p", null, remedy.certain ? "By the rules as they are, it may then run at: " : "As it is reckoned from what waits and runs now, it would then run at: ", remedy.places.join(", ") || "where it may now", ".")];
-    if (await change({ id, name }, wanted, Object.entries(wanted).map(([field, value]) => `${field.replaceAll("_", " ")} ${value}`).join(", "), told)) {
+    /** Where it waits, what follows is previewed. */
+    const preview = async () => (WAITS.has(detail.job.status) ? [...told, ...wouldBecome(await post(at("/v1/jobs/{id}/preview", id), wanted))] : told);
+    if (await change({ id, name }, wanted, Object.entries(wanted).map(([field, value]) => `${field.replaceAll("_", " ")} ${value}`).join(", "), preview())) {
       explained = "";
       fresh.again();
     }
   }
 }
 
-/** @param {any} job */
+/** Where it fits comes first, then where something would help. @param {Api.SiteReason} place */
+const rank = (place) => (!place.filter ? 0 : place.change ? 1 : place.start_at ? 2 : 3);
+
+/** @param {Api.Job} job */
 const labelOf = (job) => (job.array_index === null ? job.name : `${job.name}[${job.array_index}]`);
 
 /** @param {import("../states.js").Tone} tone @param {string} word */
 const mark = (tone, word) => h("span", { class: `state tone-${tone}` }, shape(tone), word);
 
-/** @param {Element} place @param {any} detail */
+/** @param {Element} place @param {Api.JobDetail} detail */
 function drawFacts(place, detail) {
   const { job, spec, used } = detail;
   const over = OVER.has(job.status);
@@ -236,10 +276,10 @@ function drawFacts(place, detail) {
     [over ? "Ran" : "Has run", job.started_at ? duration((job.finished_at ?? now()) - job.started_at) : NOTHING],
     ["Spent", `${money(job.spent_usd)}, ${number(job.gpu_s / 3600, 1)} GPU-hours`],
   ];
-  if (used?.gpus_sampled_s) all.push(["GPUs in use", `${Math.round((100 * used.gpus_busy_s) / used.gpus_sampled_s)} %${used.idle_s > 60 ? `, idle for ${duration(used.idle_s)}` : ""}`]);
-  if (used?.sampled_s) all.push(["Processors", `${number(used.cpu_s / used.sampled_s, 1)} busy, ${number(used.memory_peak_mib)} MiB at most`]);
-  if (detail.members.length > 1) all.push(["Ranks", detail.parts.length ? detail.parts.map((/** @type {any} */ each) => h("div", null, `${each.member}: ${String(each.status ?? "").toLowerCase()}`)) : `${detail.members.length} on ${new Set(detail.members).size} hosts`]);
-  if (job.after.length) all.push(["After", job.after.join(", ")]);
+  if (used?.gpus_sampled_s) all.push(["GPUs in use", `${Math.round((100 * (used.gpus_busy_s ?? 0)) / used.gpus_sampled_s)} %${(used.idle_s ?? 0) > 60 ? `, idle for ${duration(used.idle_s)}` : ""}`]);
+  if (used?.sampled_s) all.push(["Processors", `${number((used.cpu_s ?? 0) / used.sampled_s, 1)} busy, ${number(used.memory_peak_mib ?? 0)} MiB at most`]);
+  if (detail.members.length > 1) all.push(["Ranks", detail.parts.length ? detail.parts.map((each) => h("div", null, `${each.member}: ${String(each.status ?? "").toLowerCase()}`)) : `${detail.members.length} on ${plural(new Set(detail.members).size, "host")}`]);
+  if (job.after.length) all.push(["After", job.after.map((id) => h("div", null, h("a", { href: `/jobs/${encodeURIComponent(id)}` }, id)))]);
   if (detail.series) all.push(["Series", detail.series]);
   if (detail.decision) all.push(["Decided by", h("a", { href: `/decisions/${encodeURIComponent(detail.decision)}` }, detail.winner || detail.decision)]);
   show(
@@ -260,7 +300,7 @@ function hostsOf({ members = [] }) {
 }
 
 function attemptTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.AttemptRow>} */
   const table = new Table({
     caption: "Attempts, the newest first",
     keyOf: (row) => String(row.attempt),
@@ -281,28 +321,52 @@ function attemptTable() {
   return table;
 }
 
-/** What may be changed while a job lives, by the field that advice is about, and as it is written. @type {Record<string, [string, (value: any) => string]>} */
+/** @param {unknown} names */
+const listed = (names) => /** @type {string[]} */ (names).join("|") || "none";
+/** What may be changed while a job lives, by the field that advice is about, and as it is written. @type {Record<string, [string, (value: unknown) => string | number]>} */
 const PATCHED = {
-  deadline_at: ["deadline", (at) => new Date(1000 * Math.ceil(at)).toISOString().replace(".000", "")],
+  deadline_at: ["deadline", (at) => new Date(1000 * Math.ceil(Number(at))).toISOString().replace(".000", "")],
   value_usd: ["value", (usd) => `${usd} USD`],
   max_cost_usd: ["max_cost", (usd) => `${usd} USD`],
-  max_duration_s: ["max_duration", (seconds) => `${Math.ceil(seconds)}s`],
+  max_duration_s: ["max_duration", (seconds) => `${Math.ceil(Number(seconds))}s`],
   queue: ["queue", String],
+  models: ["models", listed],
+  nodes: ["nodes", Number],
+  gpus: ["gpus", Number],
+  gpu_memory_mib: ["gpu_memory", (mib) => `${mib}MiB`],
+  cpus_milli: ["cpus", (milli) => Number(milli) / 1000],
+  memory_mib: ["memory", (mib) => `${mib}MiB`],
+  sites: ["sites", listed],
+  not_sites: ["not_sites", listed],
 };
 
-/** The change of the job that advice comes to; null where that is not the job's to change. @param {any} remedy @param {string} job */
-function patchOf(remedy, job) {
-  /** @type {Record<string, string>} */
+/** What is changed only of a job that may run in one form. */
+const SIZES = new Set(["models", "nodes", "gpus", "gpu_memory_mib", "cpus_milli", "memory_mib"]);
+
+/** The change of the job that advice comes to; null where that is not the job's to change. @param {Api.Remedy} remedy @param {string} job @param {Api.JobSpec} spec */
+function patchOf(remedy, job, spec) {
+  /** @type {Record<string, string | number>} */
   const made = {};
   for (const each of remedy.changes) {
-    const known = each.type === "ask" && each.job === job ? PATCHED[each.field] : undefined;
-    if (!known) return null;
+    if (each.type !== "ask" || each.job !== job || each.form) return null;
+    const known = PATCHED[each.field];
+    if (!known || (spec.forms?.length && SIZES.has(each.field)) || (each.field === "gpus" && spec.resources?.gpus?.share_milli)) return null;
     made[known[0]] = each.value === null ? "none" : known[1](each.value);
   }
   return made;
 }
 
-/** Without what was left out. @param {any} value @returns {any} */
+/** Where advice is followed that is not the job's to change. @param {Api.Remedy} remedy @param {string} job */
+function elsewhere({ changes }, job) {
+  if (changes.some((each) => each.type === "cap" || each.type === "rule" || each.type === "permit" || (each.type === "ask" && each.field === "approved_usd"))) return h("a", { href: "/policies" }, "in the policies");
+  const asked = changes.flatMap((each) => (each.type === "ask" ? [each.job] : []));
+  const other = asked.find((each) => each !== job);
+  if (other) return h("a", { href: `/jobs/${encodeURIComponent(other)}` }, "in the other job");
+  if (asked.length) return h("span", { class: "faint" }, "takes another job file: submit it anew, and cancel this one");
+  return changes.some((each) => each.type === "open") ? h("a", { href: "/sites" }, "at its site") : null;
+}
+
+/** Without what was left out. @param {unknown} value @returns {unknown} */
 function trimmed(value) {
   if (Array.isArray(value)) return value.map(trimmed);
   if (value === null || typeof value !== "object") return value;

@@ -5,6 +5,7 @@ import { ask, notice, problemBox } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { select, text } from "../form.js";
 import { duration, gang, money, number, plural, time } from "../format.js";
+import { maySubmit } from "../rights.js";
 import { stateMark, wordOf } from "../states.js";
 import { keepFresh } from "../stream.js";
 import { Pager, Table } from "../table.js";
@@ -22,12 +23,15 @@ const NAMES = ["text", "status", "queue", "owner", "site", "reason", "array", "l
 /** @type {import("../actions.js").Verb[]} */
 const VERBS = ["hold", "release", "requeue", "cancel"];
 
+/** What is said of an array begins with its tasks by status, which have a column of their own. */
+const TALLY = /^(\d+ [A-Z]+(, |: |$))+/;
+
 /** @param {HTMLElement} view @param {import("../main.js").Context} context */
 export function open(view, context) {
   /** @type {Record<string, string>} */
   const wanted = {};
   for (const name of NAMES) wanted[name] = context.query.get(name) ?? "";
-  /** Rows that are chosen, by id. @type {Map<string, any>} */
+  /** Rows that are chosen, by id. @type {Map<string, Api.JobRow>} */
   const chosen = new Map();
   const said = h("div");
   const search = text("text", { type: "search", value: wanted["text"], placeholder: "Name or id", "aria-label": "Name or id" });
@@ -50,11 +54,11 @@ export function open(view, context) {
   const acts = h("div", { class: "row", "aria-label": "What to do to the chosen jobs" });
   const pager = new Pager(() => fresh.again());
   const table = jobTable();
-  show(view, h("div", { class: "row between" }, h("h1", null, title), h("a", { class: "button", href: "/submit" }, "Submit a job")), form, said, whole, acts, table.element, pager.element);
+  show(view, h("div", { class: "row between" }, h("h1", null, title), maySubmit(context.who) && h("a", { class: "button", href: "/submit" }, "Submit a job")), form, said, whole, acts, table.element, pager.element);
   drawChips();
   drawActs();
   let typing = 0;
-  const fresh = keepFresh(load, { onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) });
+  const fresh = keepFresh(load, { topics: ["jobs", "plan"], onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) });
   return () => {
     window.clearTimeout(typing);
     fresh.stop();
@@ -63,16 +67,19 @@ export function open(view, context) {
   async function load() {
     const page = await get("/v1/jobs", query());
     show(said);
-    for (const row of page.jobs) if (chosen.has(row.id)) chosen.set(row.id, row);
+    for (const row of page.jobs) {
+      if (!isChoosable(row)) chosen.delete(row.id);
+      else if (chosen.has(row.id)) chosen.set(row.id, row);
+    }
     table.show(page.jobs);
     const first = (pager.begun.length - 1) * LIMIT;
     pager.show(page.next_after, page.total ? `${number(first + 1)} to ${number(first + page.jobs.length)} of ${plural(page.total, tasks.input.checked ? "job" : "line")}` : "");
     drawActs();
-    if (wanted["array"] && page.jobs.length) drawArray(whole, await get(at`/v1/jobs/${wanted["array"]}/array`), again);
+    if (wanted["array"] && page.jobs.length) drawArray(whole, await get(at("/v1/jobs/{id}/array", wanted["array"])), maySubmit(context.who) ? again : null);
     else whole.hidden = true;
   }
 
-  /** Submit again what failed of an array. @param {any} array */
+  /** Submit again what failed of an array. @param {Api.ArrayDetail} array */
   async function again(array) {
     const failed = array.tasks["FAILED"] ?? 0;
     const agreed = await ask({ title: `Submit what failed of ${array.name} again?`, action: "Submit", consequence: h("p", null, `${plural(failed, "task")}, as they were, become a new array. Those that failed stay on record.`) });
@@ -131,7 +138,7 @@ export function open(view, context) {
     acts.hidden = chosen.size === 0;
     if (acts.hidden) return;
     const rows = [...chosen.values()];
-    const kinds = new Set(rows.flatMap((row) => (Object.keys(row.tasks).length ? Object.keys(row.tasks) : [row.status]).flatMap(suiting)));
+    const kinds = new Set(rows.flatMap(verbsFor));
     const told = `${plural(chosen.size, "line")} chosen`;
     if (acts.dataset["told"] === told + [...kinds]) return;
     acts.dataset["told"] = told + [...kinds];
@@ -157,7 +164,7 @@ export function open(view, context) {
 
   function jobTable() {
     const sort = wanted["sort"] ?? "";
-    /** @type {Table<any>} */
+    /** @type {Table<Api.JobRow>} */
     const made = new Table({
       caption: "Jobs",
       keyOf: (row) => row.id,
@@ -178,35 +185,47 @@ export function open(view, context) {
         { id: "starts", title: "Starts", sorted: true, numeric: true, cell: (row) => (row.started_at ? time(row.started_at) : row.expected_start_at ? time(row.expected_start_at) : "–") },
         { id: "ends", title: "Ends", sorted: true, numeric: true, cell: endCell },
         { id: "spent", title: "Spent", sorted: true, numeric: true, wide: true, cell: (row) => money(row.spent_usd) },
-        { id: "because", title: "Why", long: true, cell: (row) => h("span", { class: "because", title: row.because || null }, row.because) },
+        { id: "because", title: "Why", long: true, cell: becauseCell },
       ],
     });
     return made;
   }
 
-  /** @param {any} row */
+  /** @param {Api.JobRow} row */
   function nameCell(row) {
     const label = row.indices ? `${row.name}[${row.indices}]` : row.array_index === null ? row.name : `${row.name}[${row.array_index}]`;
     const box = h("input", { type: "checkbox", "aria-label": `Choose ${label}`, checked: chosen.has(row.id), on: { change: () => (box.checked ? chosen.set(row.id, row) : chosen.delete(row.id), drawActs()) } });
-    const href = row.indices ? `/jobs?array=${encodeURIComponent(row.array)}` : `/jobs/${encodeURIComponent(row.id)}`;
-    return h("span", { class: "named" }, box, h("a", { href, title: row.id }, label));
+    const href = row.indices ? `/jobs?array=${encodeURIComponent(row.array ?? "")}` : `/jobs/${encodeURIComponent(row.id)}`;
+    return h("span", { class: "named" }, isChoosable(row) ? box : h("span", { class: "no-box" }), h("a", { href, title: `${label} ${row.id}` }, label));
   }
 }
 
-/** @param {any} row */
+/** What could be done to it, or to some task of it. @param {Api.JobRow} row */
+const verbsFor = (row) => (Object.keys(row.tasks).length ? Object.keys(row.tasks) : [row.status]).flatMap(suiting);
+
+/** Whether there is something that who looks may do to it. @param {Api.JobRow} row */
+const isChoosable = (row) => row.may_change && verbsFor(row).length > 0;
+
+/** @param {Api.JobRow} row */
+function becauseCell({ because, indices }) {
+  const told = indices ? because.replace(TALLY, "") : because;
+  return told && h("span", { class: "because", title: because }, told);
+}
+
+/** @param {Api.JobRow} row */
 function endCell(row) {
   const at = row.finished_at ?? row.expected_finish_at;
   const late = row.missed_deadline || (row.deadline_at && at && at > row.deadline_at);
   return at ? (late ? h("span", { class: "tone-bad", title: "after its deadline" }, "⚠ ", time(at)) : time(at)) : "–";
 }
 
-/** An array, added up. @param {HTMLElement} place @param {any} array @param {(array: any) => void} again */
+/** An array, added up. @param {HTMLElement} place @param {Api.ArrayDetail} array @param {((array: Api.ArrayDetail) => void) | null} again Submit again what failed, for who may. */
 function drawArray(place, array, again) {
   place.hidden = false;
   const ended = Object.entries(array.ended);
   show(
     place,
-    h("div", { class: "row between" }, h("h2", null, `${array.name}[${array.indices}]`), tally(array.tasks), array.tasks["FAILED"] ? h("button", { type: "button", on: { click: () => void again(array) } }, "Submit what failed again") : null),
+    h("div", { class: "row between" }, h("h2", null, `${array.name}[${array.indices}]`), tally(array.tasks), array.tasks["FAILED"] && again ? h("button", { type: "button", on: { click: () => void again(array) } }, "Submit what failed again") : null),
     h(
       "dl",
       { class: "facts" },

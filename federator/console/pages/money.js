@@ -7,62 +7,63 @@ import { h, show } from "../dom.js";
 import { select } from "../form.js";
 import { NOTHING, day, duration, money, number, plural, time } from "../format.js";
 import { stateMark } from "../states.js";
-import { keepFresh } from "../stream.js";
+import { followRows } from "../stream.js";
 import { Table } from "../table.js";
 
 export const title = "Money";
 
 const DAY_S = 86_400;
+/** The curve of what was spent is read so often at most. */
+const EVERY_MS = 30_000;
 const MOST_LEASES = 100;
+/** @typedef {"team" | "user" | "queue" | "site" | "model" | "month"} Key */
+/** @type {Key[]} */
 const KEYS = ["team", "user", "queue", "site", "model", "month"];
 const SPANS = /** @type {[string, string][]} */ ([["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["365", "the last year"]]);
 /** Columns of the exported file, as `federator usage -o csv` has them. */
+/** Whether usage is added up by it. @param {string | null} word @returns {word is Key} */
+const isKey = (word) => KEYS.some((each) => each === word);
+/** @type {(keyof Api.UsageRow)[]} */
 const FIELDS = ["gpu_s", "rented_gpu_s", "owned_usd", "rented_usd", "data_usd", "usd", "jobs", "succeeded", "wait_s", "longest_wait_s", "deadlines", "deadlines_met"];
 
 /** @param {HTMLElement} view @param {import("../main.js").Context} context */
 export function open(view, context) {
-  const said = h("div");
   const figures = h("dl", { class: "figures" });
   const caps = capTable();
-  const forecast = new LineChart({ label: "Money under the largest cap until the end of its period", times: true, format: money, height: 220 });
+  const forecast = new Forecast();
   const leases = leaseTable();
   const more = h("p", { class: "faint" });
   const usage = new Usage(context);
-  const drawing = h("div", { class: "stack", hidden: true }, h("h3"), forecast.element);
   show(
     view,
     h("h1", null, title),
     patterns(),
-    said,
     figures,
-    panel("Under caps", legend([["spent", "spent"], ["committed", "committed"], ["over", "over the cap"]]), caps.element, drawing),
+    panel("Under caps", legend([["spent", "spent"], ["committed", "committed"], ["over", "over the cap"]]), caps.element, forecast.element),
     panel("Rented", leases.element, more),
     usage.element,
   );
-  const fresh = keepFresh(
-    async () => {
-      const [budgets, rented] = await Promise.all([get("/v1/budgets"), get("/v1/leases")]);
-      show(said);
-      drawFigures(figures, rented);
-      caps.show(budgets);
-      drawForecast(drawing, forecast, budgets);
-      leases.show(rented.slice(0, MOST_LEASES));
-      more.hidden = rented.length <= MOST_LEASES;
-      more.textContent = `The newest ${number(MOST_LEASES)} of ${number(rented.length)}; federator leases lists all.`;
-    },
-    { everyS: 10, stream: "", onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
-  );
+  const unfollow = followRows(["budgets", "leases"], (rows) => {
+    const budgets = rows("budgets");
+    const rented = rows("leases").sort((one, other) => (one.id < other.id ? 1 : -1));
+    drawFigures(figures, rented);
+    caps.show(budgets);
+    void forecast.show(budgets);
+    leases.show(rented.slice(0, MOST_LEASES));
+    more.hidden = rented.length <= MOST_LEASES;
+    more.textContent = `The newest ${number(MOST_LEASES)} of ${number(rented.length)}; federator leases lists all.`;
+  });
   return () => {
-    fresh.stop();
+    unfollow();
     forecast.close();
     usage.close();
   };
 }
 
-/** @param {Element} place @param {any[]} leases */
+/** @param {Element} place @param {Api.LeaseRow[]} leases */
 function drawFigures(place, leases) {
   const open = leases.filter((each) => !["GONE", "FAILED"].includes(each.status));
-  const sum = (/** @type {any[]} */ rows, /** @type {string} */ key) => rows.reduce((total, each) => total + each[key], 0);
+  const sum = (/** @type {Api.LeaseRow[]} */ rows, /** @type {"price_usd_h" | "billed_usd" | "committed_usd"} */ key) => rows.reduce((total, each) => total + each[key], 0);
   /** @type {[string, string][]} */
   const figures = [
     ["Rented now", plural(open.length, "machine")],
@@ -73,29 +74,51 @@ function drawFigures(place, leases) {
   show(place, figures.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, h("strong", null, value)))));
 }
 
-/** The cap of which most is used, from the beginning of its period to its end. @param {HTMLElement} place @param {LineChart} chart @param {any[]} budgets */
-function drawForecast(place, chart, budgets) {
-  const ends = budgets.filter((row) => row.ends_at && row.limit > 0);
-  ends.sort((one, other) => other.spent / other.limit - one.spent / one.limit);
-  const row = ends[0];
-  place.hidden = !row;
-  if (!row) return;
-  const begun = periodBegin(row);
-  show(/** @type {Element} */ (place.firstElementChild), `${row.policy}${row.share ? `, ${row.share}` : ""}: ${row.period}`);
-  const lines = [{ name: "spent, on average", points: /** @type {[number, number][]} */ ([[begun, 0], [now(), row.spent]]) }];
-  if (row.forecast !== null) lines.push({ name: "as it goes on", points: [[now(), row.spent], [row.ends_at, row.forecast]] });
-  lines.push({ name: "cap", points: [[begun, row.limit], [row.ends_at, row.limit]] });
-  chart.set(lines, [{ at: now(), name: "now" }]);
-}
+/** The cap of which most is used, from the beginning of its period to its end. */
+class Forecast {
+  constructor() {
+    this.chart = new LineChart({ label: "Money under the fullest cap until the end of its period", times: true, format: money, height: 220 });
+    this.element = h("div", { class: "stack", hidden: true }, h("h3"), this.chart.element);
+    this.asked = -Infinity;
+    this.shown = "";
+  }
 
-/** When the present period began, from what it is called and when it ends. @param {any} row */
-function periodBegin(row) {
-  const length = { day: 1, week: 7, month: new Date((row.ends_at - 1) * 1000).getUTCDate() }[/** @type {string} */ (row.period)] ?? 30;
-  return row.ends_at - length * DAY_S;
+  close() {
+    this.chart.close();
+  }
+
+  /** @param {Api.BudgetRow[]} budgets */
+  async show(budgets) {
+    const ends = budgets.filter((row) => row.ends_at && row.limit > 0);
+    ends.sort((one, other) => other.spent / other.limit - one.spent / one.limit);
+    const row = ends[0];
+    this.element.hidden = !row;
+    if (!row) return;
+    const key = `${row.policy}/${row.period}/${row.share}`;
+    // The curve is read from the ledger: again when the cap is another, or after a while.
+    if (key === this.shown && performance.now() - this.asked < EVERY_MS) return;
+    this.asked = performance.now();
+    const found = await get("/v1/spending", { policy: row.policy, period: row.period, share: row.share }).catch(() => null);
+    if (!found) return;
+    this.shown = key;
+    this.#draw(found);
+  }
+
+  /** @param {Api.Spending} found */
+  #draw({ cap, since, points }) {
+    show(/** @type {Element} */ (this.element.firstElementChild), `${cap.policy}${cap.share ? `, ${cap.share}` : ""}: ${cap.period}`);
+    const at = points[points.length - 1]?.at ?? now();
+    const ends = cap.ends_at ?? at;
+    const lines = [{ name: "spent", points: points.map((each) => /** @type {[number, number]} */ ([each.at, each.usd])) }];
+    if (cap.committed > 0) lines.push({ name: "with all that is committed", points: [[at, cap.spent + cap.committed], [ends, cap.spent + cap.committed]] });
+    if (cap.forecast !== null) lines.push({ name: "as it goes on", points: [[at, cap.spent], [ends, cap.forecast]] });
+    lines.push({ name: "cap", points: [[since, cap.limit], [ends, cap.limit]] });
+    this.chart.set(lines, [{ at: now(), name: "now" }]);
+  }
 }
 
 function capTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.BudgetRow>} */
   const table = new Table({
     caption: "Money under caps",
     keyOf: (row) => `${row.policy}/${row.period}/${row.share}`,
@@ -115,7 +138,7 @@ function capTable() {
   return table;
 }
 
-/** @param {any} row */
+/** @param {Api.BudgetRow} row */
 function capBar(row) {
   const over = Math.max(0, row.spent + row.committed - row.limit);
   const marks = row.forecast !== null && row.forecast !== undefined ? [{ at: Math.min(row.forecast, 1.2 * row.limit), word: `${money(row.forecast)} at the end of the period` }] : [];
@@ -130,7 +153,7 @@ function capBar(row) {
 }
 
 function leaseTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.LeaseRow>} */
   const table = new Table({
     caption: "What is and was rented",
     keyOf: (row) => row.id,
@@ -150,9 +173,10 @@ function leaseTable() {
   return table;
 }
 
-/** Why a machine was rented, as it was known then. @param {any} row */
+/** Why a machine was rented, as it was known then. @param {Api.LeaseRow} row */
 async function evidence(row) {
   const known = row.evidence;
+  if (!known) return;
   /** @type {[string, import("../dom.js").Children][]} */
   const facts = [
     ["For the job", h("a", { href: `/jobs/${encodeURIComponent(known.job)}` }, known.job)],
@@ -175,11 +199,11 @@ class Usage {
   constructor(context) {
     this.context = context;
     this.turn = 0;
-    /** @type {any} */
+    /** @type {Api.UsageReport | null} */
     this.report = null;
     const { query, who } = context;
-    const administers = who.role !== "user" || (who.queues ?? []).some((/** @type {any} */ each) => each.administer);
-    this.by = select("by", KEYS.map((each) => /** @type {[string, string]} */ ([each, `by ${each}`])), KEYS.includes(query.get("by") ?? "") ? (query.get("by") ?? "") : administers && who.teams?.length ? "team" : "queue");
+    const administers = who.role !== "user" || who.queues.some((each) => each.administer);
+    this.by = select("by", KEYS.map((each) => /** @type {[string, string]} */ ([each, `by ${each}`])), isKey(query.get("by")) ? (query.get("by") ?? "") : administers && who.teams.length ? "team" : "queue");
     this.and = select("and", [["", "and nothing else"], ...KEYS.map((each) => /** @type {[string, string]} */ ([each, `and by ${each}`]))], query.get("and") ?? "");
     this.span = select("span", SPANS, SPANS.some(([each]) => each === query.get("days")) ? (query.get("days") ?? "30") : "30");
     this.whose = select("whose", administers ? [["everybody", "of all whom I administer"], ["mine", "of mine"]] : [["mine", "of mine"]], administers ? (query.get("whose") ?? "everybody") : "mine");
@@ -203,7 +227,7 @@ class Usage {
 
   /** What the rows are of. */
   get keys() {
-    return [...new Set([this.by.value, this.and.value].filter(Boolean))];
+    return [...new Set([this.by.value, this.and.value].filter(isKey))];
   }
 
   async load() {
@@ -221,22 +245,22 @@ class Usage {
     }
   }
 
-  /** @param {any} report @param {string[]} keys */
+  /** @param {Api.UsageReport} report @param {Key[]} keys */
   #draw(report, keys) {
-    const name = (/** @type {any} */ row) => keys.map((key) => row[key] || "none").join(", ");
-    const rows = report.rows.slice().sort((/** @type {any} */ one, /** @type {any} */ other) => (keys[0] === "month" ? (one.month < other.month ? -1 : 1) : other.usd - one.usd));
+    const name = (/** @type {Api.UsageRow} */ row) => keys.map((key) => row[key] || "none").join(", ");
+    const rows = report.rows.slice().sort((one, other) => (keys[0] === "month" ? (one.month < other.month ? -1 : 1) : other.usd - one.usd));
     this.csv.disabled = rows.length === 0;
     show(this.head, `Use of ${report.whose} since ${day(report.since)}: ${number(report.total.gpu_s / 3600, 1)} GPU-hours, ${plural(report.total.jobs, "job")}, ${money(report.total.usd)}`);
     this.chart.element.hidden = report.total.usd === 0;
-    this.chart.set(rows.slice(0, 12).map((/** @type {any} */ row) => ({ name: name(row), parts: [row.owned_usd, row.rented_usd, row.data_usd] })));
-    /** @type {Table<any>} */
+    this.chart.set(rows.slice(0, 12).map((row) => ({ name: name(row), parts: [row.owned_usd, row.rented_usd, row.data_usd] })));
+    /** @type {Table<Api.UsageRow>} */
     const table = new Table({
       caption: "Use and chargeback",
       keyOf: name,
       order: keys[0] === "month" ? { id: "month", down: false } : { id: "usd", down: true },
       empty: "Nothing was used in that time.",
       columns: [
-        ...keys.map((key) => /** @type {import("../table.js").Column<any>} */ ({ id: key, title: key === "user" ? "User" : key.charAt(0).toUpperCase() + key.slice(1), cell: (row) => row[key] || NOTHING, by: (row) => row[key] })),
+        ...keys.map((key) => /** @type {import("../table.js").Column<Api.UsageRow>} */ ({ id: key, title: key === "user" ? "User" : key.charAt(0).toUpperCase() + key.slice(1), cell: (row) => row[key] || NOTHING, by: (row) => row[key] })),
         { id: "gpu", title: "GPU-hours", numeric: true, cell: (row) => number(row.gpu_s / 3600, 1), by: (row) => row.gpu_s },
         { id: "rented", title: "of them rented", numeric: true, cell: (row) => number(row.rented_gpu_s / 3600, 1), by: (row) => row.rented_gpu_s, wide: true },
         { id: "owned", title: "Owned", numeric: true, cell: (row) => money(row.owned_usd), by: (row) => row.owned_usd },
@@ -254,15 +278,16 @@ class Usage {
 
   /** The same as a file. */
   #save() {
-    const keys = this.keys;
-    const lines = [[...keys, ...FIELDS], ...this.report.rows.map((/** @type {any} */ row) => [...keys, ...FIELDS].map((each) => row[each] ?? ""))];
+    const { keys, report } = this;
+    if (!report) return;
+    const lines = [[...keys, ...FIELDS], ...report.rows.map((row) => [...keys, ...FIELDS].map((each) => row[each] ?? ""))];
     const file = URL.createObjectURL(new Blob([lines.map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n"], { type: "text/csv" }));
-    h("a", { href: file, download: `federator-usage-${new Date(this.report.until * 1000).toISOString().slice(0, 10)}.csv` }).click();
+    h("a", { href: file, download: `federator-usage-${new Date(report.until * 1000).toISOString().slice(0, 10)}.csv` }).click();
     window.setTimeout(() => URL.revokeObjectURL(file), 10_000);
   }
 }
 
-/** A cell of CSV that no spreadsheet takes for a formula. @param {any} value */
+/** A cell of CSV that no spreadsheet takes for a formula. @param {string | number} value */
 function cell(value) {
   const words = String(value);
   const safe = /^[=+@\t\r-]/.test(words) && !Number.isFinite(Number(words)) ? `'${words}` : words;

@@ -1,11 +1,11 @@
 // What happens now: sites, queues, money, what waits and why, and what a person should hear of.
 import { get } from "../api.js";
-import { bar, legend, patterns } from "../bars.js";
+import { bar, legend, patterns, siteBar } from "../bars.js";
 import { capital, problemBox } from "../dialog.js";
 import { h, keyed, show } from "../dom.js";
-import { duration, money, number, plural, time } from "../format.js";
+import { money, number, plural, time } from "../format.js";
 import { shape, stateMark } from "../states.js";
-import { keepFresh } from "../stream.js";
+import { followRows, keepFresh } from "../stream.js";
 import { Table } from "../table.js";
 
 export const title = "Now";
@@ -35,34 +35,51 @@ export function open(view) {
     h("section", { class: "panel", "aria-labelledby": "now-queues" }, h("h2", { id: "now-queues" }, "Queues"), legend([["busy", "in use"]]), queues.element),
     h("section", { class: "panel", "aria-labelledby": "now-money" }, h("h2", { id: "now-money" }, "Money under caps"), legend([["spent", "spent"], ["committed", "committed"]]), caps.element),
   );
+  /** @type {Api.WaitingNow | null} */
+  let waiting = null;
+  /** @type {import("../stream.js").Present | null} */
+  let rows = null;
+  function draw() {
+    const rent = rows?.("rent")[0];
+    if (!rows || !rent) return;
+    sites.show(rows("sites"), waiting?.reserved ?? []);
+    if (waiting) drawFigures(figures, rows("sites"), rent, waiting);
+  }
+  const unfollow = followRows(["sites", "queues", "budgets", "rent", "jobs", "plan", "alerts"], (present, changed) => {
+    rows = present;
+    if (changed.has("queues")) queues.show(present("queues"));
+    if (changed.has("budgets")) caps.show(present("budgets"));
+    draw();
+    if (changed.has("jobs") || changed.has("plan") || changed.has("alerts")) fresh.again();
+  });
   const fresh = keepFresh(
     async () => {
-      const [overview, waiting, raised] = await Promise.all([get("/v1/overview", { jobs: 0 }), get("/v1/waiting"), get("/v1/alerts")]);
+      const [found, raised] = await Promise.all([get("/v1/waiting"), get("/v1/alerts")]);
+      waiting = found;
       show(said);
-      drawFigures(figures, overview, waiting);
       drawAlerts(alerts, raised);
-      sites.show(overview.sites, waiting.reserved);
       waits.show(waiting.reasons);
-      queues.show(overview.queues);
-      caps.show(overview.caps);
+      draw();
     },
     { onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
   );
-  return fresh.stop;
+  return () => {
+    unfollow();
+    fresh.stop();
+  };
 }
 
-/** @param {Element} place @param {any} overview @param {any} waiting */
-function drawFigures(place, overview, waiting) {
-  const gpus = sum(overview.sites, "gpus");
-  const busy = sum(overview.sites, "busy");
-  const rented = overview.leases.filter((/** @type {any} */ each) => each.status !== "GONE" && each.status !== "FAILED");
+/** @param {Element} place @param {Api.SiteLine[]} sites @param {Api.RentLine} rent @param {Api.WaitingNow} waiting */
+function drawFigures(place, sites, rent, waiting) {
+  const gpus = sum(sites, "gpus");
+  const busy = sum(sites, "busy");
   /** @type {[string, string, string][]} */
   const figures = [
     ["GPUs busy", `${number(busy, 1)} of ${number(gpus, 1)}`, gpus ? `${Math.round((100 * busy) / gpus)} %` : ""],
-    ["Running", number(sum(overview.sites, "running")), "jobs"],
-    ["Waiting", number(waiting.jobs), waiting.jobs ? `for ${number(waiting.gpus, 1)} GPUs` : "jobs"],
-    ["Rented", plural(rented.length, "machine"), rented.length ? `${money(sum(rented, "price_usd_h"))} an hour` : ""],
-    ["Spent on rent", money(overview.spent_usd), `${money(overview.committed_usd)} more committed`],
+    ["Running", number(sum(sites, "running")), "jobs"],
+    ["Waiting", number(waiting.jobs), waiting.jobs ? `for ${number(waiting.gpus, 1)} GPU${waiting.gpus === 1 ? "" : "s"}` : "jobs"],
+    ["Rented", plural(rent.machines, "machine"), rent.machines ? `${money(rent.price_usd_h)} an hour` : ""],
+    ["Spent on rent", money(rent.billed_usd), `${money(rent.committed_usd)} more committed`],
   ];
   keyed(
     place,
@@ -76,7 +93,7 @@ function drawFigures(place, overview, waiting) {
   );
 }
 
-/** @param {HTMLElement} place @param {any[]} rows */
+/** @param {HTMLElement} place @param {Api.AlertRow[]} rows */
 function drawAlerts(place, rows) {
   place.hidden = rows.length === 0;
   const list = place.querySelector("ul") ?? h("ul", { class: "lines" });
@@ -90,59 +107,31 @@ function drawAlerts(place, rows) {
 }
 
 function sitePanel() {
-  let all = false;
-  /** @type {[any[], any[]]} */
-  let last = [[], []];
-  /** @type {Table<any>} */
+  /** @type {Table<Api.SiteLine & {reserved: Api.ReservedGpus[]}>} */
   const table = new Table({
     caption: "Sites and their GPUs",
     keyOf: (row) => row.name,
     empty: h("div", null, "No site has joined yet. ", h("a", { href: "/sites" }, "Join one"), " by a command to copy."),
-    order: null,
+    few: FEW,
     columns: [
       { id: "name", title: "Site", cell: (row) => h("a", { href: `/sites/${encodeURIComponent(row.name)}` }, row.name), by: (row) => row.name },
       { id: "status", title: "Status", cell: (row) => h("span", { title: row.because || null }, stateMark(row.status)), by: (row) => row.status },
-      { id: "bar", title: "GPUs", long: true, cell: siteBar },
+      { id: "bar", title: "GPUs", long: true, cell: (row) => siteBar(row, sum(row.reserved, "gpus")) },
       { id: "busy", title: "Busy", numeric: true, cell: (row) => `${number(row.busy, 1)} of ${number(row.gpus, 1)}`, by: (row) => row.busy },
       { id: "gang", title: "Largest gang", numeric: true, cell: (row) => row.largest_gang || "–" },
-      { id: "held", title: "Kept for", long: true, cell: (row) => row.reserved.map((/** @type {any} */ each) => h("div", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.name, h("span", { class: "faint" }, ` ${number(each.gpus, 1)} `, time(each.until_at)))) },
-      { id: "age", title: "Report", numeric: true, cell: (row) => (row.age_s === null ? "never" : `${duration(row.age_s)} ago`), by: (row) => row.age_s },
+      { id: "held", title: "Kept for", long: true, cell: (row) => row.reserved.map((each) => h("div", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.name, h("span", { class: "faint" }, ` ${number(each.gpus, 1)} `, time(each.until_at)))) },
+      { id: "age", title: "Report", numeric: true, cell: (row) => (row.reported_at === null ? "never" : time(row.reported_at)), by: (row) => row.reported_at },
     ],
   });
-  const more = h("button", { type: "button", hidden: true, on: { click: () => ((all = true), draw()) } });
-  function draw() {
-    const [sites, reserved] = last;
-    const rows = sites.map((site) => ({ ...site, reserved: reserved.filter((each) => each.site === site.name) }));
-    table.show(all ? rows : rows.slice(0, FEW));
-    more.hidden = all || rows.length <= FEW;
-    more.textContent = `Show all ${number(rows.length)} sites`;
-  }
   return {
-    element: h("div", { class: "stack" }, legend([["busy", "busy"], ["free", "free"], ["held", "kept for a gang"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element, more),
-    /** @param {any[]} sites @param {any[]} reserved */
-    show(sites, reserved) {
-      last = [sites, reserved];
-      draw();
-    },
+    element: h("div", { class: "stack" }, legend([["busy", "busy"], ["free", "free"], ["held", "kept for a gang"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element),
+    /** @param {Api.SiteLine[]} sites @param {Api.ReservedGpus[]} reserved */
+    show: (sites, reserved) => table.show(sites.map((site) => ({ ...site, reserved: reserved.filter((each) => each.site === site.name) }))),
   };
 }
 
-/** @param {any} row */
-function siteBar(row) {
-  const sick = row.pools.reduce((/** @type {number} */ count, /** @type {any} */ pool) => count + (pool.ailing?.length ?? 0), 0);
-  const free = Math.max(0, row.gpus - row.busy);
-  const held = row.draining || row.paused ? 0 : Math.min(free, sum(row.reserved, "gpus"));
-  const closed = row.draining || row.paused;
-  return bar([
-    { part: "busy", size: row.busy, word: `${number(row.busy, 1)} busy` },
-    { part: "held", size: held, word: `${number(held, 1)} kept for a gang` },
-    { part: closed ? "draining" : "free", size: free - held, word: `${number(free - held, 1)} ${closed ? "idle, and nothing new starts" : "free"}` },
-    { part: "sick", size: sick, word: `${number(sick)} sick` },
-  ]);
-}
-
 function waitTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.WaitReason>} */
   const table = new Table({
     caption: "Why jobs wait",
     keyOf: (row) => row.reason,
@@ -162,7 +151,7 @@ function waitTable() {
 export const reasonWords = (kind) => kind.replaceAll("-", " ");
 
 function queueTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.QueueRow>} */
   const table = new Table({
     caption: "Queues against guarantee and limit",
     keyOf: (row) => row.queue,
@@ -181,7 +170,7 @@ function queueTable() {
   return table;
 }
 
-/** @param {any} row */
+/** @param {Api.QueueRow} row */
 function queueBar(row) {
   const whole = Math.max(row.limit_gpus ?? 0, row.guaranteed_gpus, row.gpus, 1);
   const marks = [];
@@ -191,11 +180,11 @@ function queueBar(row) {
 }
 
 function capTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.BudgetRow>} */
   const table = new Table({
     caption: "Money under caps",
     keyOf: (row) => `${row.policy}/${row.share}/${row.period}`,
-    empty: "No policy caps money.",
+    empty: h("div", null, "No policy caps money. ", h("a", { href: "/policies" }, "See the policies")),
     columns: [
       { id: "policy", title: "Policy", cell: (row) => [row.policy, h("span", { class: "faint" }, ` ${row.share || row.who || "everybody"}, ${row.period}`)], by: (row) => row.policy },
       { id: "bar", title: "Used", long: true, cell: (row) => bar([{ part: "spent", size: row.spent, word: `${money(row.spent)} spent` }, { part: "committed", size: row.committed, word: `${money(row.committed)} committed` }], { whole: Math.max(row.limit, row.spent + row.committed) || 1, marks: [{ at: row.limit, word: `limit ${money(row.limit)}` }] }) },
@@ -208,5 +197,5 @@ function capTable() {
   return table;
 }
 
-/** @param {any[]} rows @param {string} field */
-const sum = (rows, field) => rows.reduce((total, row) => total + (row[field] ?? 0), 0);
+/** @template {string} F @param {readonly Record<F, number>[]} rows @param {F} field */
+const sum = (rows, field) => rows.reduce((total, row) => total + row[field], 0);

@@ -1,22 +1,21 @@
 // The plan: what runs where and when, and what is to start there; now, or as a decision of the past day foresaw it.
 import { at, get, now } from "../api.js";
-import { problemBox } from "../dialog.js";
+import { notice, problemBox } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { field, select, text } from "../form.js";
 import { absolute, duration, number, plural, time } from "../format.js";
 import { Gantt, STATES, laneWords, swatch } from "../gantt.js";
+import { Replay } from "../replay.js";
 import { stateMark } from "../states.js";
 import { keepFresh } from "../stream.js";
 import { Table } from "../table.js";
 
 /** @typedef {import("../packing.js").Bar} Bar */
+/** What is seen of the past; `missing`: so many bars more of that day are not. @typedef {{lanes: import("../packing.js").Lane[], bars: Bar[], missing: number}} Past */
 
 export const title = "Plan";
 
-const DAY_S = 86400;
 const MOST = 5000;
-const MOST_DECISIONS = 1000;
-const PLAY_MS = 1500;
 const RANGES = /** @type {const} */ ([["1 h", 600, 3000], ["6 h", 3600, 18000], ["24 h", 7200, 79200], ["3 d", 14400, 244800]]);
 const WORDS = new Map(STATES);
 
@@ -31,12 +30,11 @@ class PlanPage {
   /** @param {import("../main.js").Context} context */
   constructor(context) {
     this.context = context;
-    /** @type {any} */
+    /** @type {Api.PlanPage | null} */
     this.plan = null;
-    this.decision = context.query.get("decision") ?? "";
+    /** What is seen of the past, while that is shown. @type {Past | null} */
+    this.past = null;
     this.fetched = { since: 0, until: 0 };
-    /** The decision whose moment has been brought into sight. */
-    this.sought = "";
     this.timer = 0;
     this.asked = 0;
     this.problem = h("div");
@@ -45,9 +43,9 @@ class PlanPage {
       label: "What runs where and when",
       describe: (bar) => this.#describe(bar),
       tell: (bar) => this.#tell(bar),
-      open: (bar) => bar.job && context.go(at`/jobs/${bar.job}`),
+      open: (bar) => bar.job && context.go(at("/jobs/{id}", bar.job)),
       onWindow: () => this.#moved(),
-      now: () => (this.decision && this.plan ? this.plan.taken_at : now()),
+      now: () => this.replay?.moment || now(),
     });
     this.table = this.#makeTable();
     this.table.element.hidden = true;
@@ -55,21 +53,33 @@ class PlanPage {
     this.queue = field("Queue", text("queue", { value: context.query.get("queue") ?? "", placeholder: "all" }));
     this.owner = field("Owner", text("owner", { value: context.query.get("owner") ?? "", placeholder: "everybody" }));
     for (const each of [this.site, this.queue, this.owner]) each.input.addEventListener("change", () => this.#filtered());
-    this.slider = h("input", { type: "range", min: -DAY_S, max: 0, step: 60, value: 0, "aria-label": "Moment whose plan is shown", on: { input: () => this.#slid(), change: () => this.#slid() } });
-    this.player = 0;
-    this.playing = h("button", { type: "button", "aria-pressed": "false", on: { click: () => this.#play(!this.player) } }, "Play the day");
-    this.when = h("output", { "aria-live": "polite" }, "The newest decision");
-    this.parts = [h("h1", null, title), this.#tools(), this.#replay(), this.problem, this.summary, this.gantt.element, this.table.element, legend()];
+    this.decision = "";
+    this.replay = new Replay({
+      query: () => this.#query(),
+      draw: (lanes, bars, missing) => this.#drawPast({ lanes, bars, missing }),
+      frame: () => this.#follow(),
+      live: () => this.#live(),
+      failed: (error) => show(this.problem, problemBox(error)),
+      chosen: (decision) => ((this.decision = decision), this.#remember()),
+    });
+    this.parts = [h("h1", null, title), this.#tools(), this.replay.element, this.problem, this.summary, this.gantt.element, this.table.element, legend()];
     const site = context.query.get("site") ?? "";
-    void this.#sites(site);
-    this.fresh = keepFresh(() => this.#load(), { everyS: 5, stream: "", onError: (error) => error.code !== "unreachable" && show(this.problem, problemBox(error)) });
+    if (site) {
+      this.#offer([site]);
+      this.site.input.value = site;
+      // The plan of one site does not name the others: they are asked for when somebody wants to choose.
+      this.site.input.addEventListener("focus", async () => this.#offer((await get("/v1/sites").catch(() => [])).map((each) => each.name)), { once: true });
+    }
+    this.fresh = keepFresh(() => this.#load(), { topics: ["plan", "jobs"], soonestS: 5, onError: (error) => error.code !== "unreachable" && show(this.problem, problemBox(error)) });
     const span = RANGES[1];
     this.gantt.reset(span[1], span[2]);
+    const decision = context.query.get("decision");
+    if (decision) this.replay.open(decision).catch(notice);
   }
 
   close() {
     window.clearTimeout(this.timer);
-    window.clearInterval(this.player);
+    this.replay.close();
     this.fresh.stop();
     this.gantt.close();
   }
@@ -89,13 +99,6 @@ class PlanPage {
       h("div", { class: "group", role: "group", "aria-label": "Zoom" }, button("−", "Show more time", () => this.gantt.zoom(2)), button("+", "Show less time", () => this.gantt.zoom(0.5)), button("↕−", "Lower rows", () => this.gantt.stretch(0.6)), button("↕+", "Higher rows", () => this.gantt.stretch(1.6))),
       asTable,
     );
-  }
-
-  #replay() {
-    const live = h("button", { type: "button", on: { click: () => this.#live() } }, "Back to now");
-    const earlier = h("button", { type: "button", on: { click: () => void this.#step(-1) } }, "Decision before");
-    const later = h("button", { type: "button", on: { click: () => void this.#step(1) } }, "Decision after");
-    return h("div", { class: "replay", role: "group", "aria-label": "Replay of the past day" }, earlier, this.slider, later, this.playing, live, this.when);
   }
 
   #makeTable() {
@@ -129,12 +132,12 @@ class PlanPage {
     this.#draw();
   }
 
-  /** @param {string} chosen */
-  async #sites(chosen) {
-    const rows = await get("/v1/sites").catch(() => []);
-    this.site.input.append(...rows.map((/** @type {any} */ row) => h("option", { value: row.name }, row.name)));
-    this.site.input.value = chosen;
-    if (chosen) this.#filtered();
+  /** Offer these sites, and those before. @param {Iterable<string>} names */
+  #offer(names) {
+    const { input } = this.site;
+    const known = new Set([...input.options].map((each) => each.value));
+    const fresh = [...new Set(names)].filter((name) => !known.has(name)).sort();
+    if (fresh.length) input.append(...fresh.map((name) => h("option", { value: name }, name)));
   }
 
   #query() {
@@ -143,6 +146,7 @@ class PlanPage {
 
   #filtered() {
     this.#remember();
+    this.replay.again();
     void this.fresh.again();
   }
 
@@ -151,28 +155,28 @@ class PlanPage {
   }
 
   async #load() {
+    if (this.replay.moment) return;
     const { since, until } = this.gantt;
     const more = (until - since) / 2;
     const span = { since: Math.max(1, since - more), until: until + more };
     const turn = ++this.asked;
-    const path = this.decision ? at`/v1/decisions/${this.decision}/plan` : "/v1/plan";
-    const plan = await get(path, { ...this.#query(), ...span, collapse: true, limit: MOST });
-    if (turn !== this.asked) return;
+    const plan = await get("/v1/plan", { ...this.#query(), ...span, collapse: true, limit: MOST });
+    if (turn !== this.asked || this.replay.moment) return;
     show(this.problem);
     this.plan = plan;
     this.fetched = span;
-    if (this.decision !== this.sought) this.#seek(plan.taken_at);
-    this.sought = this.decision;
+    this.#offer(plan.lanes.map((lane) => lane.site));
     this.#draw();
   }
 
   #draw() {
+    if (this.replay.moment && this.past) return this.#drawPast(this.past);
     if (!this.plan) return;
     const { lanes, bars, total, unplanned, outside, winner } = this.plan;
     if (this.table.element.hidden) this.gantt.set(lanes, bars);
     else this.table.show(bars.slice(0, 500));
-    const running = bars.filter((/** @type {Bar} */ bar) => bar.state === "running" || bar.state === "starting").length;
-    const planned = bars.filter((/** @type {Bar} */ bar) => bar.state === "planned" || bar.state === "reserved").length;
+    const running = bars.filter((bar) => bar.state === "running" || bar.state === "starting").length;
+    const planned = bars.filter((bar) => bar.state === "planned" || bar.state === "reserved").length;
     const said = [
       `${number(running)} running`,
       `${number(planned)} planned`,
@@ -180,96 +184,47 @@ class PlanPage {
       outside && `${plural(outside, "more job")} waiting for others, or for a turn to be looked at`,
       total > bars.length && `${plural(total - bars.length, "bar")} more than are drawn: choose a site or a shorter time`,
     ];
-    show(this.summary, said.filter(Boolean).join(" · "), winner && !this.table.element.hidden ? "" : winner ? ` · ${winner}` : "");
-    if (this.decision) this.#tellWhen();
-    else this.gantt.follow();
+    const none = lanes.length === 0 && ["There is no site to plan for here. ", h("a", { href: "/sites" }, "See the sites, or join one"), " · "];
+    show(this.summary, none, said.filter(Boolean).join(" · "), winner && !this.table.element.hidden ? "" : winner ? ` · ${winner}` : "");
+    this.gantt.follow();
   }
 
-  /** Bring a moment into sight. @param {number} moment */
-  #seek(moment) {
+  /** @param {Past} past */
+  #drawPast(past) {
+    const { lanes, bars, missing } = past;
+    this.past = past;
+    if (this.table.element.hidden) this.gantt.set(lanes, bars);
+    else this.table.show(bars.slice(0, 500));
+    const count = (/** @type {string} */ state) => bars.filter((bar) => bar.state === state).length;
+    show(this.problem);
+    show(this.summary, `${number(count("running"))} running · ${number(count("planned") + count("reserved"))} planned · ${number(count("ended"))} ended`, missing > 0 && ` · ${plural(missing, "bar")} of the day more than are drawn: choose a site, a queue or an owner`);
+    this.#follow();
+  }
+
+  /** The moment of the past stays in sight, a third from the left where it has left. */
+  #follow() {
     const { since, until } = this.gantt;
+    const { moment } = this.replay;
     const length = until - since;
-    if (moment < since || moment > until) this.gantt.look(moment - length / 4, moment + (length * 3) / 4);
+    if (moment < since || moment > until - length / 10) this.gantt.look(moment - length / 3, moment + (length * 2) / 3);
+    else this.gantt.redraw();
   }
 
   /** Another time is in sight: what lies there is asked for, once it stays. */
   #moved() {
     const { since, until } = this.gantt;
-    if (since >= this.fetched.since && until <= this.fetched.until) return;
+    if (this.replay?.moment || (since >= this.fetched.since && until <= this.fetched.until)) return;
     window.clearTimeout(this.timer);
     this.timer = window.setTimeout(() => this.fresh.again(), 150);
   }
 
-  #slid() {
-    const back = Number(this.slider.value);
-    window.clearTimeout(this.timer);
-    if (back >= 0) return this.#live();
-    show(this.when, `${duration(-back)} ago`);
-    this.timer = window.setTimeout(() => void this.#replayAt(now() + back), 200);
-  }
-
-  /** Show the plan of the newest decision up to then that planned ahead. @param {number} moment */
-  async #replayAt(moment) {
-    try {
-      const rows = await decisions({ until: moment, since: moment - DAY_S, last: 50 });
-      this.#choose(rows.at(-1), `No decision of the day before ${absolute(moment)} is recorded`);
-    } catch (error) {
-      show(this.problem, problemBox(error));
-    }
-  }
-
-  /** Go to the decision before or after. @param {number} step */
-  async #step(step) {
-    const from = this.decision && this.plan ? this.plan.taken_at : now();
-    try {
-      if (step < 0) {
-        const rows = await decisions({ before: this.decision, until: from, last: 50 });
-        return this.#choose(rows.at(-1), "No earlier decision is recorded");
-      }
-      const next = await firstSince(from + 0.001);
-      return next ? this.#choose(next, "") : this.#live();
-    } catch (error) {
-      this.#play(false);
-      return show(this.problem, problemBox(error));
-    }
-  }
-
-  /** Let the decisions of the past day follow each other. @param {boolean} on */
-  #play(on) {
-    window.clearInterval(this.player);
-    this.player = 0;
-    this.playing.setAttribute("aria-pressed", String(on));
-    if (!on) return;
-    if (!this.decision) void firstSince(now() - DAY_S).then((first) => this.#choose(first, "No decision of the past day is recorded"), (error) => show(this.problem, problemBox(error)));
-    this.player = window.setInterval(() => void (document.hidden || !this.decision || this.#step(1)), PLAY_MS);
-  }
-
-  /** @param {any} row @param {string} otherwise */
-  #choose(row, otherwise) {
-    if (!row) {
-      show(this.when, otherwise);
-      return;
-    }
-    this.decision = row.id;
-    this.slider.value = String(Math.max(-DAY_S, row.at - now()));
-    this.#remember();
-    this.fresh.again();
-  }
-
   #live() {
-    const replayed = this.decision !== "";
-    this.#play(false);
     this.decision = "";
-    this.slider.value = "0";
-    show(this.when, "The newest decision");
     this.#remember();
     const length = this.gantt.until - this.gantt.since;
-    if (replayed) this.gantt.look(now() - length / 6, now() + (length * 5) / 6);
+    this.gantt.look(now() - length / 6, now() + (length * 5) / 6);
+    this.fetched = { since: 0, until: 0 };
     this.fresh.again();
-  }
-
-  #tellWhen() {
-    show(this.when, "As of ", time(this.plan.taken_at), " ", h("a", { href: at`/decisions/${this.decision}` }, "the decision"));
   }
 
   /** @param {Bar} bar */
@@ -281,12 +236,12 @@ class PlanPage {
 
   /** @param {Bar} bar */
   #link(bar) {
-    return bar.job ? h("a", { href: at`/jobs/${bar.job}` }, this.#name(bar)) : this.#name(bar);
+    return bar.job ? h("a", { href: at("/jobs/{id}", bar.job) }, this.#name(bar)) : this.#name(bar);
   }
 
   /** @param {Bar} bar */
   #where(bar) {
-    const lane = this.plan?.lanes.find((/** @type {any} */ each) => each.key === bar.lane);
+    const lane = (this.replay.moment ? this.past : this.plan)?.lanes.find((each) => each.key === bar.lane);
     return lane ? laneWords(lane)[0] : bar.lane;
   }
 
@@ -313,33 +268,6 @@ class PlanPage {
     const parts = [this.#name(bar), WORDS.get(bar.state) ?? bar.state, this.#where(bar), bar.gpus ? `${number(bar.gpus, 2)} GPUs` : "", `from ${absolute(bar.start_at)} to ${absolute(bar.end_at)}`, bar.because ?? ""];
     return parts.filter(Boolean).join(", ");
   }
-}
-
-/** Recorded decisions that planned ahead, oldest first. @param {Record<string, any>} query @returns {Promise<any[]>} */
-async function decisions(query) {
-  return (await get("/v1/decisions", query)).filter(plannedAhead);
-}
-
-/** @param {any} row */
-const plannedAhead = (row) => row.stages !== "quick";
-
-/** The first of them from then on, within a day. The API gives the newest of a time: a time that may have more is cut shorter. @param {number} moment */
-async function firstSince(moment) {
-  const end = Math.min(moment + DAY_S, now() + 60);
-  let from = moment;
-  let span = 60;
-  while (from < end) {
-    const rows = await get("/v1/decisions", { since: from, until: from + span, last: MOST_DECISIONS });
-    if (rows.length >= MOST_DECISIONS && span > 1) {
-      span /= 4;
-      continue;
-    }
-    const found = rows.find(plannedAhead);
-    if (found) return found;
-    from += span;
-    span *= 10;
-  }
-  return undefined;
 }
 
 function legend() {

@@ -17,8 +17,8 @@ const PAUSE_MS = 400;
 const VERSIONS = 200;
 const SPANS = /** @type {[string, string][]} */ ([["86400", "the last day"], ["259200", "the last 3 days"], ["604800", "the last 7 days"], ["2592000", "the last 30 days"]]);
 
-/** @param {any} set */
-const textOf = (set) => set.documents.map((/** @type {any} */ each) => each.text.trimEnd() + "\n").join("---\n");
+/** @param {Api.PolicySet} set */
+const textOf = (set) => set.documents.map((each) => each.text.trimEnd() + "\n").join("---\n");
 
 /** @param {HTMLElement} view @param {import("../main.js").Context} context */
 export function open(view, context) {
@@ -49,10 +49,10 @@ export function open(view, context) {
       rules.show(burst.policies);
       drawPaused(burst);
     },
-    { everyS: 5, stream: "", onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
+    { topics: ["policies", "plan"], soonestS: 2, onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
   );
 
-  /** @param {any} burst */
+  /** @param {Api.BurstStatus} burst */
   function drawPaused(burst) {
     const words = burst.paused ? ["Renting is paused by ", burst.paused_by, " ", time(burst.paused_at)] : ["Policies decide what may be rented."];
     const verb = burst.paused ? "resume" : "pause";
@@ -65,7 +65,7 @@ export function open(view, context) {
     const told = verb === "pause" ? "Nothing new is rented until somebody resumes it. What is rented stays until it is over." : "Policies decide again what may be rented.";
     if (await ask({ title: word, consequence: h("p", null, told), action: word })) await act(() => post(`/v1/burst/${verb}`));
   }
-  /** @param {any} row */
+  /** @param {Api.ProposalRow} row */
   async function approve(row) {
     const usd = field("At most, in USD", text("usd", { inputmode: "decimal", value: String(Math.ceil(row.worst_usd * 100) / 100) }), "What it may cost in the worst case.");
     const why = field("Why", text("why"));
@@ -73,7 +73,7 @@ export function open(view, context) {
     if (!(await ask({ title: `Approve a rental for ${row.name}`, consequence: h("div", { class: "stack" }, told, usd.element, why.element), action: "Approve" }))) return;
     await act(() => post("/v1/burst/approve", { job: row.job, usd: Number(usd.input.value), reason: why.input.value }), `A rental for ${row.name} is approved.`);
   }
-  /** A former version: its text, and how to have it back. @param {any} row */
+  /** A former version: its text, and how to have it back. @param {Api.PolicySet} row */
   async function look(row) {
     const reason = field("Why", text("reason"), "Kept with the new version.");
     const words = h("pre", { class: "listing", tabindex: 0, "aria-label": "Its documents" }, textOf(row) || "no policies");
@@ -81,11 +81,11 @@ export function open(view, context) {
     const agreed = await ask({ title: `Version ${row.version}, by ${row.author}`, consequence: h("div", { class: "stack" }, h("p", null, row.reason || "no reason was given"), words, may && reason.element), action: may ? "Put in force again" : "Close", told: !may });
     if (agreed && may) await act(() => post("/v1/policies/rollback", { version: row.version, reason: reason.input.value || `back to version ${row.version}` }), `Version ${row.version} is in force again.`);
   }
-  /** @param {() => Promise<any>} does @param {string} [done] */
+  /** @param {() => Promise<unknown>} does @param {string} [done] */
   async function act(does, done) {
     try {
-      const verdict = await does();
-      if (verdict?.problems?.length) throw new Error(verdict.problems[0].detail);
+      const verdict = /** @type {Api.PolicyVerdict | null} */ (await does());
+      if (verdict?.problems?.[0]) throw new Error(verdict.problems[0].detail);
       if (done) notice(done);
       fresh.again();
     } catch (error) {
@@ -100,7 +100,7 @@ export function open(view, context) {
 
 /** The set in force as a text that may be changed, and what a change would do. */
 class Editor {
-  /** @param {any} who @param {() => void} onApplied */
+  /** @param {Api.WhoAmI} who @param {() => void} onApplied */
   constructor(who, onApplied) {
     this.who = who;
     this.onApplied = onApplied;
@@ -133,7 +133,7 @@ class Editor {
     this.replays.abort();
   }
 
-  /** @param {any} set */
+  /** @param {Api.PolicySet} set */
   inForce(set) {
     if (set.version === this.version) return;
     const edited = this.#edited();
@@ -228,29 +228,30 @@ class Editor {
   }
 }
 
-/** @param {any} verdict */
+/** @param {Api.PolicyVerdict} verdict */
 const fine = (verdict) => h("p", { class: "state tone-good" }, shape("good"), `Valid: ${plural(verdict.documents.length, "document")}, ${plural(verdict.rules, "rule")}${verdict.access ? `; ${verdict.access}` : ""}`);
 
-/** @param {any[]} problems */
+/** @param {Api.HttpProblem[]} problems */
 const faults = (problems) =>
   h("ul", { class: "lines" }, problems.slice(0, 20).map((each) => h("li", { class: "wrong" }, each.field && h("code", null, each.field), each.field && " ", each.detail, each.remedy && h("span", { class: "faint" }, ` (${each.remedy})`))));
 
-/** How two sets differ, by effect and by line. @param {any} found */
+/** How two sets differ, by effect and by line. @param {Api.PolicyDiff} found */
 function differences(found) {
   if (found.problems.length) return faults(found.problems);
   if (!found.documents.length) return h("p", { class: "faint" }, "No difference from what is in force.");
-  const effect = [...found.removed.map((/** @type {string} */ each) => ["−", each, "gone"]), ...found.added.map((/** @type {string} */ each) => ["+", each, "new"])];
+  const effect = [...found.removed.map((each) => ["−", each, "gone"]), ...found.added.map((each) => ["+", each, "new"])];
   return h(
     "div",
     { class: "stack" },
     effect.length ? h("ul", { class: "lines" }, effect.slice(0, 100).map(([sign, words, kind]) => h("li", { class: `diff-${kind}` }, h("span", { class: "unseen" }, kind === "new" ? "will hold: " : "will no longer hold: "), h("span", { "aria-hidden": "true" }, `${sign} `), words))) : h("p", { class: "faint" }, "The effect is the same."),
-    found.documents.map((/** @type {any} */ each) => h("details", null, h("summary", null, `${each.document} is ${each.change}`), h("pre", { class: "listing", tabindex: 0, "aria-label": `Lines of ${each.document}` }, each.lines.map((/** @type {string} */ line) => h("span", { class: line.startsWith("+") ? "diff-new" : line.startsWith("-") ? "diff-gone" : "" }, `${line}\n`))))),
+    found.documents.map((each) => h("details", null, h("summary", null, `${each.document} is ${each.change}`), h("pre", { class: "listing", tabindex: 0, "aria-label": `Lines of ${each.document}` }, each.lines.map((line) => h("span", { class: line.startsWith("+") ? "diff-new" : line.startsWith("-") ? "diff-gone" : "" }, `${line}\n`))))),
   );
 }
 
-/** What a replay found. @param {any} found */
+/** What a replay found. @param {Api.PolicyReplay} found */
 function contrast(found) {
   const { contrast: told } = found;
+  if (!told) return h("p", { class: "faint" }, "There was nothing to replay.");
   const [before, after] = [told.total.before, told.total.after];
   /** @type {[string, number, number, (value: number) => string, number][]} */
   const measures = [
@@ -261,7 +262,7 @@ function contrast(found) {
     ["Moved data", before.egress_usd, after.egress_usd, money, -1],
     ["Jobs refused", before.refused, after.refused, number, -1],
   ];
-  /** @type {Table<any>} */
+  /** @type {Table<[string, number, number, (value: number) => string, number]>} */
   const sums = new Table({
     caption: "What changes",
     keyOf: (row) => row[0],
@@ -296,11 +297,11 @@ function difference([, before, after, told, better]) {
 }
 
 function changedJobs() {
-  const where = (/** @type {any} */ fate) => fate.site || "nowhere";
-  const due = (/** @type {any} */ fate) => (fate.met === null ? "–" : fate.met ? "met" : "missed");
-  /** @param {(fate: any) => string} told */
-  const both = (told) => (/** @type {any} */ row) => (told(row.before) === told(row.after) ? told(row.before) : `${told(row.before)} → ${told(row.after)}`);
-  /** @type {Table<any>} */
+  const where = (/** @type {Api.JobFate} */ fate) => fate.site || "nowhere";
+  const due = (/** @type {Api.JobFate} */ fate) => (fate.met === null ? "–" : fate.met ? "met" : "missed");
+  /** @param {(fate: Api.JobFate) => string} told */
+  const both = (told) => (/** @type {Api.JobChange} */ row) => (told(row.before) === told(row.after) ? told(row.before) : `${told(row.before)} → ${told(row.after)}`);
+  /** @type {Table<Api.JobChange>} */
   const table = new Table({
     caption: "Jobs that change most",
     keyOf: (row) => row.job,
@@ -319,9 +320,9 @@ function changedJobs() {
   return table;
 }
 
-/** @param {((row: any) => void) | null} onApprove */
+/** @param {((row: Api.ProposalRow) => void) | null} onApprove */
 function approvalTable(onApprove) {
-  /** @type {import("../table.js").Column<any>[]} */
+  /** @type {import("../table.js").Column<Api.ProposalRow>[]} */
   const columns = [
     { id: "job", title: "Job", cell: (row) => h("a", { href: `/jobs/${encodeURIComponent(row.job)}` }, row.name) },
     { id: "owner", title: "Owner", cell: (row) => row.owner },
@@ -332,13 +333,13 @@ function approvalTable(onApprove) {
     { id: "policy", title: "Policy", cell: (row) => row.policy, wide: true },
     { id: "why", title: "Why", long: true, cell: (row) => row.because },
   ];
-  const advice = (/** @type {any} */ row) => (row.kind === "advice" ? h("span", { class: "faint" }, "advice only") : onApprove ? h("button", { type: "button", "aria-label": `Approve a rental for ${row.name}`, on: { click: () => onApprove(row) } }, "Approve") : h("span", { class: "faint" }, "waits for the platform team"));
+  const advice = (/** @type {Api.ProposalRow} */ row) => (row.kind === "advice" ? h("span", { class: "faint" }, "advice only") : onApprove ? h("button", { type: "button", "aria-label": `Approve a rental for ${row.name}`, on: { click: () => onApprove(row) } }, "Approve") : h("span", { class: "faint" }, "waits for the platform team"));
   columns.push({ id: "act", title: "Decision", cell: advice });
   return new Table({ caption: "Rentals that wait for a person", keyOf: (row) => `${row.job}/${row.policy}`, empty: "No rental waits for a person.", columns });
 }
 
 function burstTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.BurstPolicyRow>} */
   const table = new Table({
     caption: "Policies that rent",
     keyOf: (row) => row.policy,
@@ -356,9 +357,9 @@ function burstTable() {
   return table;
 }
 
-/** @param {(row: any) => void} onLook */
+/** @param {(row: Api.PolicySet) => void} onLook */
 function historyTable(onLook) {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.PolicySet>} */
   const table = new Table({
     caption: "Versions, newest first",
     keyOf: (row) => String(row.version),

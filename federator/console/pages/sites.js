@@ -1,13 +1,14 @@
 // Sites: what each has, how it is, what of ours is there; draining, evicting, and joining another by a command to copy.
-import { at, get, now, post } from "../api.js";
-import { bar, legend, patterns } from "../bars.js";
-import { ask, capital, notice, problemBox } from "../dialog.js";
+import { at, get, post } from "../api.js";
+import { bar, legend, patterns, siteBar } from "../bars.js";
+import { ask, capital, namesNone, notice, problemBox, showNone } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { field, select, text } from "../form.js";
-import { duration, gang, number, plural, time } from "../format.js";
+import { whyNone } from "../gpu_use.js";
+import { absolute, duration, gang, money, number, plural, time } from "../format.js";
 import { joinable, mayManage } from "../rights.js";
 import { stateMark } from "../states.js";
-import { keepFresh } from "../stream.js";
+import { followRows, keepFresh } from "../stream.js";
 import { Table } from "../table.js";
 
 export const title = "Sites";
@@ -26,16 +27,15 @@ export function open(view, context) {
   return name === undefined ? openAll(view, context) : openOne(view, context, name);
 }
 
-/** @param {any} error @param {Element} place */
+/** @param {import("../api.js").Problem} error @param {Element} place */
 const complain = (error, place) => error.code !== "unreachable" && show(place, problemBox(error));
 const path = (/** @type {string} */ name) => `/sites/${encodeURIComponent(name)}`;
 
 /** @param {HTMLElement} view @param {import("../main.js").Context} context */
 function openAll(view, context) {
-  const said = h("div");
   const may = joinable(context.who);
   const join = h("div", null, may === null || may.length > 0 ? h("button", { type: "button", on: { click: () => void joinSite(may) } }, "Join a site") : null);
-  /** @type {Table<any>} */
+  /** @type {Table<Api.SiteLine>} */
   const table = new Table({
     caption: "Sites",
     keyOf: (row) => row.name,
@@ -46,18 +46,18 @@ function openAll(view, context) {
       { id: "status", title: "Status", cell: (row) => stateMark(row.status), by: (row) => row.status },
       { id: "kind", title: "Kind", cell: (row) => row.kind, by: (row) => row.kind, wide: true },
       { id: "region", title: "Region", cell: (row) => row.region, by: (row) => row.region, wide: true },
-      { id: "bar", title: "GPUs", long: true, cell: gpuBar },
+      { id: "bar", title: "GPUs", long: true, cell: (row) => siteBar(row) },
       { id: "busy", title: "Busy", numeric: true, cell: (row) => `${number(row.busy, 1)} of ${number(row.gpus, 1)}`, by: (row) => row.busy },
       { id: "gang", title: "Largest gang", numeric: true, cell: (row) => row.largest_gang || "–" },
       { id: "running", title: "Running", numeric: true, cell: (row) => number(row.running), by: (row) => row.running },
       { id: "hosts", title: "Hosts", numeric: true, cell: (row) => number(row.members), by: (row) => row.members, wide: true },
-      { id: "age", title: "Report", numeric: true, cell: (row) => (row.age_s === null ? "never" : `${duration(row.age_s)} ago`), by: (row) => row.age_s },
-      { id: "because", title: "Why it takes nothing", long: true, cell: (row) => h("span", { class: "faint" }, row.drain_because || row.because) },
+      { id: "age", title: "Report", numeric: true, cell: (row) => (row.reported_at === null ? "never" : time(row.reported_at)), by: (row) => row.reported_at },
+      { id: "because", title: "Why it takes nothing", long: true, cell: (row) => (row.drain_because || row.because) && h("span", { class: "faint" }, row.drain_because || row.because) },
     ],
   });
   const search = h("input", { type: "search", placeholder: "name, region, model", "aria-label": "Search sites" });
   const more = h("p", { class: "faint", role: "status" });
-  /** @type {any[]} */
+  /** @type {Api.SiteLine[]} */
   let all = [];
   const draw = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -66,31 +66,15 @@ function openAll(view, context) {
     more.textContent = found.length > FEW ? `The first ${number(FEW)} of ${plural(found.length, "site")}: search for others.` : words.length ? plural(found.length, "site") : "";
   };
   search.addEventListener("input", draw);
-  show(view, h("div", { class: "row apart" }, h("h1", null, title), h("div", { class: "row" }, search, join)), patterns(), said, legend([["busy", "busy"], ["free", "free"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element, more);
-  return keepFresh(
-    async () => {
-      all = await get("/v1/sites");
-      draw();
-      show(said);
-    },
-    { stream: "", onError: (error) => complain(error, said) },
-  ).stop;
+  show(view, h("div", { class: "row apart" }, h("h1", null, title), h("div", { class: "row" }, search, join)), patterns(), legend([["busy", "busy"], ["free", "free"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element, more);
+  return followRows(["sites"], (rows) => {
+    all = rows("sites");
+    draw();
+  });
 }
 
-/** What a search looks at. @param {any} row */
-const about = (row) => [row.name, row.kind, row.region, row.status, row.draining ? "draining" : "", ...row.pools.map((/** @type {any} */ pool) => pool.pool.model), ...Object.entries(row.labels ?? {}).flat()].join(" ").toLowerCase();
-
-/** @param {any} row */
-function gpuBar(row) {
-  const sick = row.pools.reduce((/** @type {number} */ count, /** @type {any} */ pool) => count + (pool.ailing?.length ?? 0), 0);
-  const closed = row.draining || row.paused;
-  const free = Math.max(0, row.gpus - row.busy);
-  return bar([
-    { part: "busy", size: Math.max(0, row.busy - sick), word: `${number(Math.max(0, row.busy - sick), 1)} busy` },
-    { part: closed ? "draining" : "free", size: free, word: `${number(free, 1)} ${closed ? "idle, and nothing new starts" : "free"}` },
-    { part: "sick", size: sick, word: `${number(sick)} sick` },
-  ]);
-}
+/** What a search looks at. @param {Api.SiteLine} row */
+const about = (row) => [row.name, row.kind, row.region, row.status, row.draining ? "draining" : "", ...row.models, ...Object.entries(row.labels ?? {}).flat()].join(" ").toLowerCase();
 
 /** @param {HTMLElement} view @param {import("../main.js").Context} context @param {string} name */
 function openOne(view, context, name) {
@@ -119,62 +103,74 @@ function openOne(view, context, name) {
     local,
     h("section", { class: "panel", "aria-labelledby": "site-hosts" }, h("h2", { id: "site-hosts" }, "Hosts"), hosts.element),
   );
-  /** @type {any} */
+  /** @type {Api.SiteRow | null} */
   let site = null;
   const fresh = keepFresh(
     async () => {
-      const [found, jobs] = await Promise.all([get(at`/v1/sites/${name}`), get("/v1/jobs", { site: name, status: HERE, sort: "-gpus", limit: MOST })]);
+      const [found, jobs] = await Promise.all([get(at("/v1/sites/{name}", name)), get("/v1/jobs", { site: name, status: HERE, sort: "-gpus", limit: MOST })]);
       const first = site === null || site.draining !== found.draining;
       site = found;
       show(said);
-      show(state, stateMark(site.status));
-      because.textContent = [site.drain_because || site.because].filter(Boolean).map((each) => `${capital(each)}.`).join(" ");
+      show(state, stateMark(found.status));
+      because.textContent = [found.drain_because || found.because].filter(Boolean).map((each) => `${capital(each)}.`).join(" ");
       because.hidden = !because.textContent;
-      if (manages && first) show(actions, site.draining ? button("Undrain", undrain) : button("Drain", drain), button("Evict all", () => evict(null)));
-      drawFacts(facts, site);
-      drawGpus(gpus, site.pools);
-      pools.show(site.pools);
-      hosts.show(site.hosts);
+      if (manages && first) show(actions, found.draining ? button("Undrain", undrain) : button("Drain", drain), button("Evict all", () => evict(null)));
+      drawFacts(facts, found);
+      drawGpus(gpus, found);
+      pools.show(found.pools);
+      hosts.show(found.hosts);
       work.show(jobs.jobs);
       more.textContent = jobs.total > jobs.jobs.length ? `The largest ${number(jobs.jobs.length)} of ${number(jobs.total)} jobs.` : "";
       more.hidden = !more.textContent;
-      drawLocal(local, site.pools);
+      drawLocal(local, found.pools);
     },
-    { onError: (error) => complain(error, said) },
+    { topics: ["sites", "jobs"], site: name, soonestS: 2, onError: failed },
   );
   if (context.who.role === "platform") show(actions, h("span", { class: "faint" }, "Drained by the site's own administrators"));
 
-  const drain = () => leave(`Drain ${name}`, "Drain", "Nothing new starts here. What runs goes on to its end, or until then:", null, async (by, why) => post(at`/v1/sites/${name}/drain`, { by, why }));
-  /** @param {any} job One of its jobs; null: all. */
+  /** @param {import("../api.js").Problem} error */
+  function failed(error) {
+    if (site || !namesNone(error)) return complain(error, said);
+    fresh.stop();
+    showNone(view, "site", error, "/sites", context.name);
+  }
+  const drain = () => leave(`Drain ${name}`, "Drain", "Nothing new starts here. What runs goes on to its end, or until then:", null, async (by, why) => post(at("/v1/sites/{name}/drain", name), { by, why }));
+  /** @param {Api.JobRow | null} job One of its jobs; null: all. */
   function evict(job) {
     const whom = job ? job.name : `all work from ${name}`;
     const told = "Each is told to save itself, stops, and waits for another place. With no time, it has the grace that it asks for.";
-    return leave(`Evict ${whom}`, "Evict", told, job ?? "all", async (by, why) => post(at`/v1/sites/${name}/evict`, { by, why, ...(job && { job: job.id }) }));
+    return leave(`Evict ${whom}`, "Evict", told, job ?? "all", async (by, why) => post(at("/v1/sites/{name}/evict", name), { by, why, ...(job && { job: job.id }) }));
   }
   async function undrain() {
     const told = "New work may start here again. What was told to leave already still leaves.";
-    if (await ask({ title: `Undrain ${name}`, consequence: h("p", null, told), action: "Undrain" })) await act(() => post(at`/v1/sites/${name}/undrain`));
+    if (await ask({ title: `Undrain ${name}`, consequence: h("p", null, told), action: "Undrain" })) await act(() => post(at("/v1/sites/{name}/undrain", name)));
   }
 
   /**
    * Ask what is to leave and when, and show what that stops before it is done.
    * @param {string} heading @param {string} action @param {string} told
-   * @param {any} which A job, "all", or null: only what has not ended by then.
-   * @param {(by: string, why: string) => Promise<any>} does
+   * @param {Api.JobRow | "all" | null} which A job, "all", or null: only what has not ended by then.
+   * @param {(by: string, why: string) => Promise<unknown>} does
    */
   async function leave(heading, action, told, which, does) {
     const by = field("By when", text("by", { placeholder: "2h, or 18:00" }), which ? "Left out: with the grace of each." : "Left out: to its end.");
     const why = field("Why", text("why"), "Told to the owners.");
     const stops = h("div", { class: "stack", "aria-live": "polite" });
     const page = await get("/v1/jobs", { site: name, status: HERE, sort: "-gpus", limit: MOST }).catch(() => ({ jobs: [], total: 0 }));
-    const jobs = which && which !== "all" ? page.jobs.filter((/** @type {any} */ each) => each.id === which.id) : page.jobs;
-    const preview = () => show(stops, consequences(jobs, which === null ? seconds(by.input.value) : 0, page.total));
-    by.input.addEventListener("input", preview);
-    preview();
+    const jobs = which && which !== "all" ? page.jobs.filter((each) => each.id === which.id) : page.jobs;
+    let asked = 0;
+    async function preview() {
+      const turn = ++asked;
+      if (which !== null) return show(stops, consequences(jobs, page.total));
+      const found = await post(at("/v1/sites/{name}/drain/preview", name), { by: by.input.value.trim() }).catch((error) => error);
+      if (turn === asked) show(stops, found instanceof Error ? problemBox(found) : drainWords(found));
+    }
+    by.input.addEventListener("input", () => void preview());
+    void preview();
     if (!(await ask({ title: heading, consequence: h("div", { class: "stack" }, h("p", null, told), by.element, why.element, stops), action, grave: true }))) return;
     await act(() => does(by.input.value.trim(), why.input.value.trim() || "asked for in the console"));
   }
-  /** @param {() => Promise<any>} does */
+  /** @param {() => Promise<unknown>} does */
   async function act(does) {
     try {
       await does();
@@ -189,30 +185,28 @@ function openOne(view, context, name) {
 /** @param {string} word @param {() => void} does */
 const button = (word, does) => h("button", { type: "button", on: { click: () => void does() } }, word);
 
-/**
- * What stops: of a drain what has not ended by then, of an eviction everything.
- * @param {any[]} jobs @param {number | null} inS 0: all of it now; null: nothing is stopped, or nobody can tell when. @param {number} total
- */
-function consequences(jobs, inS, total) {
-  const until = inS === null ? Infinity : now() + inS;
-  const stopped = inS === 0 ? jobs : jobs.filter((each) => until !== Infinity && (each.expected_finish_at ?? Infinity) > until);
-  const others = total > jobs.length && jobs.length > 1 ? ` of the largest ${number(jobs.length)} of ${number(total)}` : "";
-  if (jobs.length === 0) return h("p", null, "Nothing of ours runs here now.");
-  if (stopped.length === 0) return h("p", null, `${plural(jobs.length, "job")} here now; none of them is stopped${others}.`);
+/** What draining comes to, as the dispatcher foresees it. @param {Api.DrainPreview} found */
+function drainWords(found) {
+  const empty = found.empty_at === null ? "Nobody knows when the last ends." : ["Empty ", time(found.empty_at), "."];
+  const lost = found.lost_gpu_s > 0 ? ` ${number(found.lost_gpu_s / 3600, 1)} GPU-hours are to be done again, ${money(found.lost_usd)}.` : "";
+  if (found.jobs === 0) return h("p", null, "Nothing of ours runs here now.");
   return [
-    h("p", null, h("strong", null, `Stops ${plural(stopped.length, "job")}${others}`), "; what has no checkpoint begins anew elsewhere:"),
-    h("ul", { class: "lines scroll" }, stopped.slice(0, 50).map((each) => h("li", null, each.name, h("span", { class: "faint" }, ` of ${each.owner}, ${gang(each.nodes, each.gpus)} GPUs, would end `), time(each.expected_finish_at)))),
+    h("p", null, h("strong", null, found.stops ? `Stops ${plural(found.stops, "job")}` : "Nothing is stopped"), `; ${plural(found.ends_alone, "job")} of those here may go on to the end. `, empty, lost),
+    h("ul", { class: "lines scroll" }, found.stopped.slice(0, 50).map((each) => h("li", null, each.name, h("span", { class: "faint" }, ` of ${each.owner}, ${number(each.gpus, 3)} GPUs, ${each.saves ? "goes on from its checkpoint" : "begins anew"}, would end `), time(each.would_end_at)))),
   ];
 }
 
-/** A duration such as `90m`, as far as the console can tell; an instant is the dispatcher's to read. @param {string} words @returns {number | null} */
-function seconds(words) {
-  const found = /^\s*(\d+(?:\.\d+)?)\s*(s|m|h|d)\s*$/.exec(words);
-  const sizes = new Map([["s", 1], ["m", 60], ["h", 3600], ["d", 86400]]);
-  return found ? Number(found[1]) * (sizes.get(found[2] ?? "") ?? 1) : null;
+/** What an eviction stops. @param {Api.JobRow[]} jobs @param {number} total */
+function consequences(jobs, total) {
+  const others = total > jobs.length && jobs.length > 1 ? ` of the largest ${number(jobs.length)} of ${number(total)}` : "";
+  if (jobs.length === 0) return h("p", null, "Nothing of ours runs here now.");
+  return [
+    h("p", null, h("strong", null, `Stops ${plural(jobs.length, "job")}${others}`), "; what has no checkpoint begins anew elsewhere:"),
+    h("ul", { class: "lines scroll" }, jobs.slice(0, 50).map((each) => h("li", null, each.name, h("span", { class: "faint" }, ` of ${each.owner}, ${gang(each.nodes, each.gpus)} GPUs, would end `), time(each.expected_finish_at)))),
+  ];
 }
 
-/** @param {Element} place @param {any} site */
+/** @param {Element} place @param {Api.SiteRow} site */
 function drawFacts(place, site) {
   const labels = Object.entries(site.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ");
   /** @type {[string, import("../dom.js").Children][]} */
@@ -230,15 +224,39 @@ function drawFacts(place, site) {
   show(place, facts.filter(([, value]) => value).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 
-/** Each GPU of each pool, as far as reports tell them apart. @param {Element} place @param {any[]} pools */
-function drawGpus(place, pools) {
+/** Each GPU of each pool, as far as reports tell them apart. @param {Element} place @param {Api.SiteRow} site */
+function drawGpus(place, site) {
+  const used = (/** @type {Api.PoolRow} */ row) => site.gpu_use.filter((each) => each.member === row.member && each.pool === row.pool.name);
   show(
     place,
-    pools.filter((row) => row.pool.gpus_per_node > 0).map((row) => h("div", { class: "stack" }, h("h3", null, row.pool.name, h("span", { class: "faint" }, ` at ${row.member}: ${row.pool.model || "GPU"}`)), row.pool.shared ? shares(row) : cells(row), sick(row))),
+    site.pools.filter((row) => row.pool.gpus_per_node > 0).map((row) => h("div", { class: "stack" }, h("h3", null, row.pool.name, h("span", { class: "faint" }, ` at ${row.member}: ${row.pool.model || "GPU"}`)), used(row).length ? uses(used(row), row.ailing) : row.pool.shared ? shares(row) : cells(row), sick(row))),
+    site.gpus > 0 && site.gpu_use.length === 0 && h("p", { class: "faint" }, whyNone(site.runtime)),
   );
 }
 
-/** @param {any} row */
+/** How busy each GPU is, as its host tells. @param {Api.GpuRow[]} rows @param {Api.AilingGpu[]} ailing */
+function uses(rows, ailing) {
+  const ill = new Set(ailing.map((each) => `${each.host}/${each.gpu}`));
+  return h(
+    "ul",
+    { class: "gpu-grid" },
+    rows.slice(0, CELLS).map((each) => {
+      const busy = each.busy_percent ?? 0;
+      const sick = ill.has(`${each.host}/${each.gpu}`);
+      const told = [each.busy_percent === null ? "use unknown" : `${busy} %`, `${number(each.memory_mib / 1024, 1)} GiB`, each.power_w !== null && `${each.power_w} W`].filter(Boolean).join(" · ");
+      return h(
+        "li",
+        { title: `${each.host}, told ${absolute(each.told_at)}` },
+        h("div", { class: "row apart" }, h("strong", null, `GPU ${each.gpu}`), sick ? stateMark("LOST", "sick") : null),
+        bar(sick ? [{ part: "sick", size: 100, word: `GPU ${each.gpu} is sick` }] : [{ part: "busy", size: busy, word: `GPU ${each.gpu}: ${told}` }], { whole: 100 }),
+        h("span", { class: "faint" }, told),
+        each.jobs.map((job) => (job.job ? h("a", { href: `/jobs/${encodeURIComponent(job.job)}` }, job.name) : h("span", null, job.name))),
+      );
+    }),
+  );
+}
+
+/** @param {Api.PoolRow} row */
 function cells(row) {
   const lent = row.pool.lent_gpus ?? row.pool.nodes * row.pool.gpus_per_node;
   const count = lent + row.ailing.length;
@@ -255,9 +273,9 @@ function cells(row) {
   return h("div", { class: "cells", role: "img", "aria-label": whole.getAttribute("aria-label") }, each);
 }
 
-/** Of a pool of shared GPUs, what is on each. @param {any} row */
+/** Of a pool of shared GPUs, what is on each. @param {Api.PoolRow} row */
 function shares(row) {
-  /** @type {Map<number, any[]>} */
+  /** @type {Map<number, Api.PartRow[]>} */
   const by = new Map();
   for (let gpu = 0; gpu < row.pool.nodes * row.pool.gpus_per_node; gpu += 1) by.set(gpu, []);
   for (const part of row.parts) by.set(part.gpu, [...(by.get(part.gpu) ?? []), part]);
@@ -268,15 +286,15 @@ function shares(row) {
   );
 }
 
-/** @param {any} row */
+/** @param {Api.PoolRow} row */
 function sick(row) {
   if (row.ailing.length === 0) return null;
-  return h("ul", { class: "lines" }, row.ailing.map((/** @type {any} */ each) => h("li", null, h("span", { class: "state tone-bad" }, stateMark("LOST", `GPU ${each.gpu} of ${each.host}`)), ` takes nothing new: ${each.why}`)));
+  return h("ul", { class: "lines" }, row.ailing.map((each) => h("li", null, h("span", { class: "state tone-bad" }, stateMark("LOST", `GPU ${each.gpu} of ${each.host}`)), ` takes nothing new: ${each.why}`)));
 }
 
-/** @param {Element} place @param {any[]} pools */
+/** @param {Element} place @param {Api.PoolRow[]} pools */
 function drawLocal(place, pools) {
-  const rows = pools.flatMap((row) => row.local_work.map((/** @type {any} */ each) => ({ ...each, member: row.member })));
+  const rows = pools.flatMap((row) => row.local_work.map((each) => ({ ...each, member: row.member })));
   /** @type {HTMLElement} */ (place).hidden = rows.length === 0;
   show(
     place,
@@ -286,7 +304,7 @@ function drawLocal(place, pools) {
 }
 
 function poolTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.PoolRow>} */
   const table = new Table({
     caption: "Capacity by pool and shape",
     keyOf: (row) => `${row.member}/${row.pool.name}`,
@@ -297,18 +315,18 @@ function poolTable() {
       { id: "model", title: "Model", cell: (row) => [row.pool.model || "CPU only", row.pool.gpu_memory_mib ? h("span", { class: "faint" }, ` ${number(row.pool.gpu_memory_mib / 1024)} GiB`) : null], by: (row) => row.pool.model },
       { id: "size", title: "Nodes × GPUs", numeric: true, cell: (row) => `${number(row.pool.nodes)} × ${number(row.pool.gpus_per_node)}`, by: (row) => row.pool.nodes * row.pool.gpus_per_node },
       { id: "busy", title: "Busy", numeric: true, cell: (row) => number(row.busy_gpus, 2), by: (row) => row.busy_gpus },
-      { id: "free", title: "Free shapes", long: true, cell: (row) => row.free.filter((/** @type {any} */ each) => each.count).slice(0, 6).map((/** @type {any} */ each) => shapeWords(each, row.pool)).join(", ") || "nothing is free" },
+      { id: "free", title: "Free shapes", long: true, cell: (row) => row.free.filter((each) => each.count).slice(0, 6).map((each) => shapeWords(each, row.pool)).join(", ") || "nothing is free" },
       { id: "gang", title: "Largest gang", numeric: true, cell: (row) => row.largest_gang || "–" },
     ],
   });
   return table;
 }
 
-/** @param {any} each @param {any} pool */
+/** @param {Api.Shape} each @param {Api.Pool} pool */
 const shapeWords = (each, pool) => `${number(each.count)} × ${pool.shared ? number(each.gpus / 1000, 3) : number(each.gpus)} GPU with ${number(each.cpus_milli / 1000)} CPUs, ${number(each.memory_mib / 1024)} GiB`;
 
 function hostTable() {
-  /** @type {Table<any>} */
+  /** @type {Table<Api.MemberRow>} */
   const table = new Table({
     caption: "Hosts of the site",
     keyOf: (row) => row.name,
@@ -325,15 +343,15 @@ function hostTable() {
   return table;
 }
 
-/** @param {((row: any) => void) | null} onEvict */
+/** @param {((row: Api.JobRow) => void) | null} onEvict */
 function workTable(onEvict) {
-  /** @type {import("../table.js").Column<any>[]} */
+  /** @type {import("../table.js").Column<Api.JobRow>[]} */
   const columns = [
     { id: "name", title: "Job", cell: (row) => h("a", { href: `/jobs/${encodeURIComponent(row.id)}` }, row.array_index === null ? row.name : `${row.name}[${row.array_index}]`), by: (row) => row.name },
     { id: "owner", title: "Owner", cell: (row) => row.owner, by: (row) => row.owner },
     { id: "status", title: "Status", cell: (row) => stateMark(row.status), by: (row) => row.status },
     { id: "gpus", title: "GPUs", numeric: true, cell: (row) => gang(row.nodes, row.gpus), by: (row) => row.nodes * row.gpus },
-    { id: "use", title: "GPUs used", numeric: true, cell: (row) => (row.used?.gpus_sampled_s ? `${Math.round((100 * row.used.gpus_busy_s) / row.used.gpus_sampled_s)} %` : "–"), by: (row) => (row.used?.gpus_sampled_s ? row.used.gpus_busy_s / row.used.gpus_sampled_s : null) },
+    { id: "use", title: "GPUs used", numeric: true, cell: (row) => (row.used?.gpus_sampled_s ? `${Math.round((100 * (row.used.gpus_busy_s ?? 0)) / row.used.gpus_sampled_s)} %` : "–"), by: (row) => (row.used?.gpus_sampled_s ? (row.used.gpus_busy_s ?? 0) / row.used.gpus_sampled_s : null) },
     { id: "started", title: "Started", cell: (row) => time(row.started_at), by: (row) => row.started_at },
     { id: "ends", title: "Should end", cell: (row) => time(row.expected_finish_at), by: (row) => row.expected_finish_at },
   ];

@@ -196,6 +196,18 @@ def _in_period(records: Records, cap: CapRow, now: float) -> Iterator[Lease]:
     return (lease for lease in records.leases.values() if lease.ended_at is None or lease.ended_at >= start)
 
 
+def counted_in(records: Records, caps: Iterable[CapRow], now: float) -> tuple[set[str], set[str]]:
+    """What caps of one policy, period and share count in their present period: leases, and jobs for which data was moved to owned capacity."""
+    caps = list(caps)
+    leases = {
+        lease.id
+        for cap in caps[:1]
+        for lease in _in_period(records, cap, now)
+        if any(_counts(records, each, lease) for each in caps)
+    }
+    return leases, {each.job for cap in caps[:1] for each in _moved_in_period(records, cap, now)}
+
+
 def jobs_with_counted_moves(records: Records, now: float) -> set[str]:
     """Jobs that retention has to keep: a cap counts, in its present period, what data costs that was moved for them."""
     caps = [row for row in records.policies.rules if isinstance(row, CapRow) and row.unit is CapUnit.USD]

@@ -12,7 +12,7 @@ from federator.control.administration.authority import Authority
 from federator.control.leases.proposals import approve, wanted_usd
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Flag, Records
-from federator.kernel.errors import FederatorError, Invalid, NotFound
+from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.rules import PolicyDocument, PolicyRule, PolicySet, QueueTerms
 from federator.planning.explanations.rule_words import in_words
@@ -62,8 +62,10 @@ class PolicyService:
             access=Authority(compiled.rules).shown,
         )
 
-    async def apply(self, caller: Caller, text: str, reason: str) -> PolicyVerdict:
-        """Put the whole set in force. A text with a fault changes nothing."""
+    async def apply(
+        self, caller: Caller, text: str, reason: str, *, instead_of: int | None = None
+    ) -> PolicyVerdict:
+        """Put the whole set in force. A text with a fault changes nothing. Raises `Conflict` where another version than `instead_of` is in force by now."""
         caller.require(Role.PLATFORM)
         verdict = self.validate(text)
         if verdict.problems:
@@ -73,7 +75,13 @@ class PolicyService:
 
         def compute() -> Changes:
             changes = Changes()
-            version = self._records.policies.version + 1
+            in_force = self._records.policies.version
+            if instead_of not in (None, in_force):
+                raise Conflict(
+                    f"the policies have changed: version {in_force} is in force, not {instead_of}",
+                    remedy="read the set again, and repeat the change",
+                )
+            version = in_force + 1
             versions[:] = [version]
             changes.put(
                 PolicySet(

@@ -61,6 +61,12 @@ class Sites:
         await self._records.transact(compute)
         return self._site(name)
 
+    def drain_moment(self, caller: Caller, name: str, by: str) -> float | None:
+        """What `by` of a drain means now, for who may drain. Raises as `drain` does."""
+        self.allow(caller, name)
+        self._site(name)
+        return moment_at(by, "$.by", now=self._event_writer.clock.now()) if by else None
+
     async def undrain(self, caller: Caller, name: str) -> Site:
         """Let work start there again; what was not told to leave yet stays."""
         self.allow(caller, name)

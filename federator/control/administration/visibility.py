@@ -77,8 +77,13 @@ class Sight:
 
     def named(self, name: str) -> bool:
         """The same by its id; what is not on record is not shown."""
-        job = self._records.jobs.get(name)
+        job = self._records.known_job(name)
         return self.everything or (job is not None and self.job(job))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites that they administer: what is placed there they are shown, too."""
+        return tuple(self._caller.sites) if self._caller.role is Role.SITE_ADMIN else ()
 
     def at_their_site(self) -> list[str]:
         """Ids of the jobs that they are shown only because they administer the site where each is placed, in order."""
@@ -106,7 +111,7 @@ class Sight:
         for found in _ID.finditer(data):
             start = found.start()
             before = _NAME_BACKWARDS.match(data[max(end, start - _LONGEST_BEFORE) : start][::-1])
-            job = self._records.jobs.get(found[0].decode())
+            job = self._records.known_job(found[0].decode())
             # An id alone that is not on record is of a preview, or of a job that is forgotten, and says nothing.
             if (job is None and before is None) or (job is not None and self.job(job)):
                 continue
@@ -122,7 +127,7 @@ class Sight:
     def _is_at_their_site(self, job: Job) -> bool:
         if self._caller.role is not Role.SITE_ADMIN:
             return False
-        placement = self._records.placements.get(job.placement or "")
+        placement = self._records.known_placement(job.placement)
         return placement is not None and placement.site in self._caller.sites
 
 

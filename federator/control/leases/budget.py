@@ -108,7 +108,8 @@ class LeaseBudget:
         ends = [now if permit.mode is BurstMode.OFF else _ends_at(permit.window, now) for permit in permits]
         closes_at = max(ends, default=math.inf)
         for rule in self._records.policies.rules:
-            if isinstance(rule, Opening) and selects(rule.pools, rented_by(lease)):
+            closes_to_all = isinstance(rule, Opening) and rule.but_for is None
+            if isinstance(rule, Opening) and closes_to_all and selects(rule.pools, rented_by(lease)):
                 change = changes_at(rule, now)
                 closed = not takes_work(rule, now)
                 closes_at = min(closes_at, now if closed else math.inf if change is None else change)

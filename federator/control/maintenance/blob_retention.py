@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 
+from federator.control.maintenance.archive_writer import ArchiveWriter
 from federator.control.maintenance.series_retention import folders_of_series
 from federator.control.record.blob_owners import disowned
 from federator.control.record.records import Records
@@ -12,7 +13,8 @@ from federator.ports import Blobs
 class BlobRetention:
     """Drops work directories and outputs that no record names, with the notes of who owns them."""
 
-    def __init__(self, records: Records, blobs: Blobs) -> None:
+    def __init__(self, records: Records, blobs: Blobs, archive: ArchiveWriter) -> None:
+        self._archive = archive
         self._records = records
         self._blobs = blobs
         self._workdirs: dict[str, str | None] = {}
@@ -24,8 +26,9 @@ class BlobRetention:
         if not unused:
             return
         # Whoever names one from here on has used it first, and `drop` looks again.
+        archived = await self._archive.named()
         named = await self._named()
-        going = {digest for digest in unused if digest not in named}
+        going = {digest for digest in unused if digest not in named and digest not in archived}
         # Notes of who owns them go first: bytes that nobody owns are found by the next sweep, a note without bytes would not be.
         while await self._records.transact(partial(disowned, self._records, going, now - unused_for_s)):
             pass

@@ -26,7 +26,14 @@ from federator.kernel.errors import FederatorError
 from federator.model.capacity import LEASE_ENDED, InstanceStatus
 from federator.model.events import LedgerKind
 from federator.model.jobs import Job, JobSpec, JobStatus
-from federator.model.placements import Cause, Order, Placement, PlacementReport, PlacementStatus
+from federator.model.placements import (
+    PLACEMENT_ENDED,
+    Cause,
+    Order,
+    Placement,
+    PlacementReport,
+    PlacementStatus,
+)
 from federator.model.sites import Member, SiteStatus
 from federator.ports import Provider
 
@@ -79,6 +86,12 @@ class Reconciliation:
         if self.on:
             for report in reports:
                 await self._adopt(member, report)
+            known = self._records.placements
+            # What was over before, of jobs that are dropped or went on: nothing comes of it, and it is not waited for.
+            past = {r.placement for r in reports if r.status in PLACEMENT_ENDED and r.placement not in known}
+            self._foreign |= past - self._gangs.keys()
+            await self._progress.absorb(member, tuple(r for r in reports if r.placement not in past))
+            return max((report.seq for report in reports), default=0)
         return await self._progress.absorb(member, reports)
 
     async def rebooted(self, member: str, known: Collection[str]) -> None:
@@ -144,9 +157,10 @@ class Reconciliation:
             return
         job = self._records.jobs.get(report.job)
         if job is None:
-            log.warning(
-                "%s runs %s of %s, which the store does not know", member, report.placement, report.job
-            )
+            if report.status not in PLACEMENT_ENDED:
+                log.warning(
+                    "%s runs %s of %s, which the store does not know", member, report.placement, report.job
+                )
             self._foreign.add(report.placement)
             return
         former = self._records.placements.get(job.placement or "")
@@ -244,5 +258,6 @@ def _placement(job: Job, spec: JobSpec, host: Member, report: PlacementReport, b
         assigned_at=report.started_at or report.at,
         max_duration_s=limit_s,
         because=because,
+        success=spec.success or "",
         form=report.form,
     )

@@ -9,18 +9,23 @@ Never dropped at any age: jobs that are not over; what an open job must follow; 
 money count them; jobs whose data was moved for money, as long as it is in a present period of such a cap; policies, because decisions were made
 by them.
 
+Where there is an archive, a finished job is not dropped but moves there: early with all that is kept of it, when there are more than `recent_jobs`;
+later, when it would have been dropped, without its logs and outputs. What is in the archive goes by files (`archive_retention`).
+
 Bytes go before the rows that name them, so that a crash in between leaves rows without bytes, which the next sweep drops, and no bytes that
 nobody knows. Bytes that no row names yet – a work directory that was just uploaded – are kept for `unused_blob_s` after their last use.
 """
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from federator.control.accounts.money import jobs_with_counted_moves
+from federator.control.maintenance.archive_retention import ArchiveRetention
+from federator.control.maintenance.archive_writer import ArchiveWriter, Group
 from federator.control.maintenance.blob_retention import BlobRetention
 from federator.control.maintenance.blob_usage import measure
 from federator.control.maintenance.ledger_retention import RecentLines, drop_oldest
@@ -37,7 +42,7 @@ from federator.model.events import LedgerEntry
 from federator.model.identity import JoinToken
 from federator.model.jobs import TERMINAL, Job
 from federator.model.sites import Member, SiteStatus
-from federator.ports import Blobs
+from federator.ports import Blobs, Usage
 from federator.settings import RetentionSettings
 from federator.telemetry import METRICS
 
@@ -45,9 +50,13 @@ BATCH = 100
 """Keys deleted in one transaction; stores take 120."""
 LOW_WATER = 0.95
 """To how much of a limit is dropped once it is passed, so that the next job does not pass it again."""
+SETTLED_S = 600.0
+"""A job that has ended more recently does not move to the archive: its last reports, mails and bills may still come."""
+RECENT_LOW_WATER = 0.8
+"""To how much of `recent_jobs` is moved, so that files are not many and small."""
+MOST_PIECES = 5_000
+"""Ranges of tasks in the archive that did not succeed, or that have outputs, of an array that is not over: they are one row."""
 MIB = 2**20
-Group = Sequence[Job]
-"""A job, or all tasks of an array."""
 
 
 class _Line(msgspec.Struct):
@@ -60,7 +69,7 @@ class _Line(msgspec.Struct):
 class Retention:
     """Drops what has outlived its promise, and knows what is full."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it joins
         self,
         records: Records,
         blobs: Blobs,
@@ -69,8 +78,10 @@ class Retention:
         settings: RetentionSettings,
         chain: Chain,
         shares: Shares,
+        archive: ArchiveWriter,
     ) -> None:
         self._chain = chain
+        self.archive = archive
         self._records = records
         self._blobs = blobs
         self._decisions = decisions
@@ -78,7 +89,9 @@ class Retention:
         self.shares = shares
         self.configure(settings)
         self._bytes_kept = {Held.BLOB_BYTES: 0, Held.LOG_BYTES: 0}
-        self._bytes = BlobRetention(records, blobs)
+        self._usage = Usage({}, {})
+        self._bytes = BlobRetention(records, blobs, archive)
+        self._of_archive = ArchiveRetention(records, archive, shares)
         self._ledger_lines: int | None = None
         """None: not counted yet."""
         self._recent_lines = RecentLines(settings.promised_s)
@@ -87,7 +100,12 @@ class Retention:
     async def sweep(self) -> int:
         """Drop what may go; returns how many jobs did."""
         await self._measure()
-        dropped = await self._drop_jobs()
+        if self.archive.on:
+            await self.archive.finish()
+        dropped = await self._drop_jobs() + await self._move_older()
+        if self.archive.on:
+            now, full = self._clock.now(), self._too_many_bytes()
+            await self._of_archive.sweep(now, self.settings, self._limits_in_bytes(), full=full)
         await self._drop_specs()
         await self._bytes.sweep(
             self._clock.now(),
@@ -105,9 +123,12 @@ class Retention:
         return dropped
 
     async def _measure(self) -> None:
-        usage = await asyncio.to_thread(self._blobs.usage)
-        self._bytes_kept = {Held.BLOB_BYTES: usage.blobs_bytes, Held.LOG_BYTES: usage.logs_bytes}
-        measure(self._records, usage)
+        usage = self._usage = await asyncio.to_thread(self._blobs.usage)
+        of_archive = measure(self._records, usage, self.archive)
+        self._bytes_kept = {
+            Held.BLOB_BYTES: usage.blobs_bytes - of_archive,
+            Held.LOG_BYTES: usage.logs_bytes,
+        }
 
     def configure(self, settings: RetentionSettings) -> None:
         """Keep by these settings from now on. The limits are made here: each submission is held to all of them."""
@@ -119,14 +140,14 @@ class Retention:
             Limit(Held.BLOB_BYTES, settings.blobs_mib * MIB, "retention.blobs_mib", older),
             Limit(Held.LOG_BYTES, settings.logs_mib * MIB, "retention.logs_mib", older),
         )
+        self._archived = Limit(Held.ARCHIVED, settings.archive_jobs, "retention.archive_jobs", promised)
         self._lines = Limit(Held.LEDGER_LINES, settings.ledger_lines, "retention.ledger_lines", promised)
 
     def refuse_over_share(self, holders: Iterable[Holder]) -> None:
         """Raise `TooMany` when one of them has as much of what has ended as one may: others are still taken in."""
         people = tuple(holders)
-        for limit in self._ended:
+        for limit in (*self._ended, self._archived, self._lines):
             self.shares.refuse_over(limit, people)
-        self.shares.refuse_over(self._lines, people)
 
     def refuse_line(self, owner: str) -> None:
         """Raise `TooMany` when the ledger has no room for another act of that person. What ends work, and what administrators do, is not asked for."""
@@ -148,6 +169,8 @@ class Retention:
         full = self._full_ledger()
         if self._finished() >= settings.jobs:
             full = f"{settings.jobs} finished jobs"
+        elif self.archive.archived.total >= settings.archive_jobs:
+            full = f"{settings.archive_jobs} jobs in the archive"
         elif self._bytes_kept[Held.LOG_BYTES] >= settings.logs_mib * MIB:
             full = f"{settings.logs_mib} MiB of logs"
         if full:
@@ -198,17 +221,48 @@ class Retention:
         groups = sorted(self._droppable(now - settings.promised_s), key=_finished_at)
         first, rest = _those_of(groups, excess)
         surplus = self._surplus(sum(len(group) for group in groups))
+        chosen: list[Group] = []
         dropped = 0
-        placements: dict[str, list[str]] | None = None
         for number, group in enumerate((*first, *rest)):
             old = number < len(first) or _finished_at(group) <= now - settings.jobs_s or dropped < surplus
-            if not old and (group[0].array or group[0].id) not in unkept:
-                continue
-            if placements is None:
-                placements = self._placements_by_job()
-            await self._drop_group(group, placements)
-            dropped += len(group)
+            if old or (group[0].array or group[0].id) in unkept:
+                chosen.append(group)
+                dropped += len(group)
+        placements = self._placements_by_job() if chosen else {}
+        for group in chosen:
+            await self._drop_logs(group, placements)
+            if not self.archive.on:
+                await self._drop_rows(group, placements)
+        if self.archive.on:
+            await self.archive.write(chosen, placements, None)
         return dropped
+
+    async def _move_older(self) -> int:
+        """Move jobs to the archive that are more than what is kept in memory, the oldest first; how many."""
+        most = self.settings.recent_jobs
+        if not self.archive.on or self._finished() <= most:
+            return 0
+        needed = {name for series in self._records.series.values() for name in series.last}
+        for lease in self._records.leases.values():
+            needed |= {lease.payer, lease.evidence.job if lease.evidence is not None else ""}
+        settled = self._droppable(self._clock.now() - SETTLED_S, parts=True)
+        groups = [
+            group
+            for group in settled
+            if group and group[0].array not in needed and needed.isdisjoint(job.id for job in group)
+        ]
+        chosen: list[Group] = []
+        moved, surplus = 0, self._finished() - math.floor(most * RECENT_LOW_WATER)
+        for group in sorted(groups, key=_finished_at):
+            if moved >= surplus:
+                break
+            chosen.append(group)
+            moved += len(group)
+        await self.archive.write(chosen, self._placements_by_job(), self._usage)
+        return moved
+
+    def _limits_in_bytes(self) -> tuple[Limit, ...]:
+        return self._ended[1:]
 
     def _excess(self) -> dict[Holder, int]:
         """How many finished jobs of those are to go who have more than their share: theirs go before anybody else's."""
@@ -247,20 +301,28 @@ class Retention:
             surplus = max(surplus, math.ceil(droppable * (1 - LOW_WATER)))
         return surplus
 
-    def _droppable(self, before: float) -> Iterator[Group]:
-        """The finished jobs, by array, that ended before then and that nothing needs any more."""
+    def _droppable(self, before: float, *, parts: bool = False) -> Iterator[Group]:
+        """The finished jobs, by array, that ended before then and that nothing needs any more; with `parts` also tasks of large arrays that are not over."""
         groups: dict[str, list[Job]] = {}
         for job in self._records.jobs.values():
             groups.setdefault(job.array or job.id, []).append(job)
         needed = {name for job in self._records.open_jobs.values() for name in job.after}
+        needed |= {
+            name for array in self._records.job_arrays.values() if array.left for name in array.template.after
+        }
         needed |= {placement.job for placement in self._records.open_placements.values()}
         needed |= jobs_with_counted_moves(self._records, self._clock.now())
-        for group in groups.values():
-            if all(
-                job.terminal and (job.finished_at or 0.0) < before and needed.isdisjoint((job.id, job.array))
-                for job in group
-            ):
+
+        def may_go(job: Job) -> bool:
+            return job.terminal and (job.finished_at or 0.0) < before and job.id not in needed
+
+        for array, group in groups.items():
+            row = self._records.job_arrays.get(array)
+            if all(map(may_go, group)) and array not in needed and (row is None or not row.left):
                 yield group
+            elif parts and row is not None and (row.archived is None or row.archived.pieces < MOST_PIECES):
+                # One stays, by which the array is known.
+                yield [job for job in group[1:] if may_go(job)]
 
     def _placements_by_job(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -268,12 +330,15 @@ class Retention:
             found.setdefault(placement.job, []).append(placement.id)
         return found
 
-    async def _drop_group(self, group: Group, placements: dict[str, list[str]]) -> None:
-        """Logs, then rows. The client id goes first, or a client that repeats itself would be given back half an array; the jobs' rows go last."""
+    async def _drop_logs(self, group: Group, placements: Mapping[str, list[str]]) -> None:
         for job in group:
             for name in placements.get(job.id, ()):
                 await asyncio.to_thread(self._blobs.drop_logs, name)
+
+    async def _drop_rows(self, group: Group, placements: Mapping[str, list[str]]) -> None:
+        """The client id goes first, or a client that repeats itself would be given back half an array; the jobs' rows go last."""
         keys = list({f"client/{job.owner}/{job.client_id}" for job in group if job.client_id is not None})
+        keys += [f"array/{group[0].array}"] if group[0].array in self._records.job_arrays else []
         for job in group:
             keys += [key async for key in self._events(job)]
             keys += [f"placement/{name}" for name in placements.get(job.id, ())]

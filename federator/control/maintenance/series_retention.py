@@ -10,9 +10,7 @@ MOST = 100
 
 def folders_of_series(records: Records) -> set[str]:
     """The work directories of runs to come."""
-    open_series = [each for each in records.series.values() if each.ended_at is None or each.filling]
-    files = {each.file for each in open_series} | {each.filling.file for each in open_series if each.filling}
-    return {folder_of(file) for file in files} - {""}
+    return {folder_of(each.file) for each in records.series.values() if each.ended_at is None} - {""}
 
 
 def surplus_runs(records: Records) -> set[str]:
@@ -21,7 +19,11 @@ def surplus_runs(records: Records) -> set[str]:
     for key, jobs in records.runs.items():
         series = records.series.get(key)
         if series is not None and len(jobs) > series.every.keep:
-            still_open = {job.array or name for name, job in jobs.items() if not job.terminal}
+            still_open = {
+                job.array or name
+                for name, job in jobs.items()
+                if not job.terminal or records.has_left(job.array or "")
+            }
             over = sorted({job.array or name for name, job in jobs.items()} - still_open)
             found.update(over[: -series.every.keep])
     return found

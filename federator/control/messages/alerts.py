@@ -117,6 +117,12 @@ class Alerts:
         ]
         return nlargest(MOST_ROWS, shown, key=lambda row: row.at)
 
+    @property
+    def mark(self) -> str:
+        """Another text once an alert was raised or forgotten."""
+        raised = [flag.at for name, flag in self._records.flags.items() if name.startswith(MARK)]
+        return f"{len(raised)} {max(raised, default=0.0)}"
+
     async def write(self, fresh: dict[str, Alert]) -> None:
         """Record alerts by name, each once while it lasts."""
 
@@ -249,8 +255,13 @@ class Alerts:
                 continue
             if finish_at is not None and finish_at <= job.deadline_at:
                 continue
-            due, late = _clock(job.deadline_at), "never" if finish_at is None else f"at {_clock(finish_at)}"
-            text = f"{job.label} ({job.id}) is due at {due} and is expected to finish {late}"
+            due, late = (
+                _clock(job.deadline_at),
+                "has no expected end"
+                if finish_at is None
+                else f"is expected to finish at {_clock(finish_at)}",
+            )
+            text = f"{job.label} ({job.id}) is due at {due} and {late}"
             name = f"{MARK}{AlertKind.DEADLINE}/{job.id}/{job.deadline_at:.0f}"
             about = {"job": job.id, "owner": job.owner, "queue": job.queue}
             yield name, Alert(kind=AlertKind.DEADLINE, text=text, at=now, **about)

@@ -74,7 +74,11 @@ class Notifications:
         self._known: set[tuple[str, Notify]] = set()
         """What is on its way, or waits for it."""
         self._next_s: dict[str, float] = {}
-        """When somebody may be sent something again."""
+        """When all that somebody was sent would have been, had it come evenly: so far ahead of now they are of their part."""
+        self._burst = max(1, int(settings.per_hour / 3))
+        """So many messages may come at once; the rest of an hour's come evenly after them."""
+        evenly = settings.per_hour - self._burst if self._burst > 1 else settings.per_hour
+        self._pause_s = 3600.0 / evenly
         self._under_way: set[asyncio.Task[None]] = set()
         self._stirred = asyncio.Event()
 
@@ -108,7 +112,8 @@ class Notifications:
         digest = self._digests.get(job.owner)
         if digest is None:
             now_s = asyncio.get_running_loop().time()
-            due_s = max(now_s + self._settings.gather_s, self._next_s.get(job.owner, 0.0))
+            may_s = self._next_s.get(job.owner, 0.0) - (self._burst - 1) * self._pause_s
+            due_s = max(now_s + self._settings.gather_s, may_s)
             digest = self._digests[job.owner] = _Digest(due_s)
         digest.told.append((job.id, event))
         if len(digest.lines) < LINES:
@@ -151,7 +156,7 @@ class Notifications:
         for person, digest in list(self._digests.items()):
             if digest.due_s <= now_s and len(self._under_way) < AT_ONCE:
                 del self._digests[person]
-                self._next_s[person] = now_s + 3600.0 / self._settings.per_hour
+                self._next_s[person] = max(now_s, self._next_s.get(person, 0.0)) + self._pause_s
                 task = asyncio.create_task(self._send(person, digest), name=f"notification of {person}")
                 self._under_way.add(task)
                 task.add_done_callback(self._sent)

@@ -18,6 +18,7 @@ from federator.control.turns.observation import Observer
 from federator.control.turns.set_aside import KIND as SET_ASIDE
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import NotFound
+from federator.model.capacity import Market
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import Placement
@@ -25,6 +26,7 @@ from federator.model.plans import Explanation, Plan, Waiting
 from federator.model.reasons import Behind
 from federator.model.snapshot import Problem
 from federator.planning.explanations.explain import Aftermath, explain_waiting
+from federator.planning.plans.array_preview import MOST_TASKS, preview_array
 from federator.planning.plans.preview import preview
 from federator.planning.wording.told import because_of, told_waiting
 from federator.wire.http import Preview
@@ -50,7 +52,7 @@ class Explainer:
         self._turn = turn
         self._acceptance = acceptance
         self._decisions = decisions
-        self._expectations = expectations
+        self.expectations = expectations
         self._now = expectations.now
         self._last: Aftermath | None = None
 
@@ -60,8 +62,11 @@ class Explainer:
         return None if found is None else told_waiting(found, self._now())
 
     def found(self, job_id: str) -> Waiting | None:
-        """The same without the words, for whoever looks at very many."""
-        aside = self._turn.aside.of(self._records.jobs[job_id])
+        """The same without the words, for whoever looks at very many; None for a task that is not expanded."""
+        job = self._records.jobs.get(job_id)
+        if job is None:
+            return None
+        aside = self._turn.aside.of(job)
         if aside is not None:
             return Waiting(job=job_id, kind=SET_ASIDE, because=aside.because, reason=SET_ASIDE)
         return self._turn.waiting.get(job_id) or self._outside(job_id)
@@ -147,7 +152,7 @@ class Explainer:
         self, found: Explanation, job: Job, waiting: Waiting | None, placement: Placement | None
     ) -> Explanation:
         """With what is expected now, as lists have it; of one that has a place, its start is known, or was planned."""
-        expected = self._expectations.of(job, waiting, placement)
+        expected = self.expectations.of(job, waiting, placement)
         if expected.expected_start_at is None:
             expected = expected._replace(expected_start_at=found.expected_start_at)
         return found if expected.expected_finish_at is None else with_expected(found, expected)
@@ -179,7 +184,9 @@ class Explainer:
             because=waiting.because if waiting else self._because(job, placement),
             reason=waiting.why if waiting else job.reason,
             decision=placement.decision if placement else "",
-            winner=f"{placement.winner}: {placement.winner_because}" if placement else "",
+            winner=f"{placement.winner}: {placement.winner_because}"
+            if placement and placement.winner
+            else "",
             sites=then.sites if then else (),
             expected_start_at=_start_at(placement, then) if placement else None,
             expected_finish_at=job.finished_at or (placement.expected_end_at if placement else None),
@@ -218,24 +225,38 @@ class Explainer:
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request now; nothing is stored."""
-        job = self._acceptance.prepare(self._acceptance.entry(caller), request)
-        return await self._preview(job, request.spec, request.notes)
+        entry = self._acceptance.entry(caller, await self._acceptance.folders(request.spec.workdir))
+        job = self._acceptance.prepare(entry, request)
+        return await self._preview(job, request.spec, request.notes, tasks=len(request.array))
 
-    async def preview_of(self, job: Job) -> Preview:
+    async def preview_of(self, job: Job, spec: JobSpec) -> Preview:
         """What would become of a job that waits, if it were as given."""
-        return await self._preview(job, self._records.spec(job.spec_hash))
+        return await self._preview(job, spec)
 
-    async def _preview(self, job: Job, spec: JobSpec, notes: tuple[str, ...] = ()) -> Preview:
+    async def _preview(
+        self, job: Job, spec: JobSpec, notes: tuple[str, ...] = (), *, tasks: int = 0
+    ) -> Preview:
         view = self._observer.jobs.bounded(self._observer.jobs.imagined(job, spec), self._now())
         if not self._observer.window:
             await self._observer.look()
         seen = self._observer.snapshot(only=self._observer.window, imagined=view)
         problem = Problem(snapshot=seen)
         explanation = await asyncio.to_thread(preview, problem, view)
+        array = None
+        if 0 < tasks <= MOST_TASKS and job.at_once is None:
+            curve = explanation.curve
+            owned_usd = min((each.cost_usd for each in curve if each.market is Market.OWNED), default=0.0)
+            rented_usd = min(
+                (each.cost_usd for each in curve if each.market is not Market.OWNED), default=0.0
+            )
+            array = await asyncio.to_thread(
+                preview_array, problem, view, tasks, owned_usd=owned_usd, rented_usd=rented_usd
+            )
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         run_time = self._observer.jobs.run_time(job, spec)
         explanation = msgspec.structs.replace(self._with_unheard(explanation), run_time=run_time)
-        return Preview(job.name, job.queue, explanation, cost_usd, notes)
+        launch = spec.launch or ()
+        return Preview(job.name, job.queue, explanation, cost_usd, notes, launch, array=array)
 
 
 def _start_at(placement: Placement, then: Explanation | None) -> float:

@@ -16,14 +16,17 @@ from federator.control.record.job_index import CellKey, Cells, cell_of
 from federator.control.record.records import Records
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.ids import earliest
+from federator.model.arrays import EVERYWHERE, JobArray, Spans, both, has, joined, size, without
 from federator.model.jobs import Job
 from federator.model.queues import under
-from federator.wire.addresses import begins_id, in_ranges, may_be_id, read_address
+from federator.wire.addresses import begins_id, in_ranges, label_of_all, may_be_id, read_address
 from federator.wire.http import JobOrder
 
 MOST_ALIKE = 1000
 """Jobs whose ids begin alike that are looked at: tasks of an array do, and some may not be shown."""
 
+MOST_NAMED = 100_000
+"""Tasks of several arrays that are looked for one by one."""
 LEEWAY_S = 60.0
 """By so much the moment in a job's id and that of its submission may differ: of a long batch, the one is made after the other."""
 
@@ -48,6 +51,8 @@ class Wanted:
     """Submitted at or after the one, and before the other."""
     array: str = ""
     series: str = ""
+    pipeline: str = ""
+    """By its id. Of the archive nobody knows which jobs were of it."""
     collapse: bool = False
     """An array's tasks as one line, by the array's id."""
     labels: dict[str, str] = field(default_factory=dict)
@@ -64,7 +69,16 @@ class Wanted:
     @property
     def by_cells_alone(self) -> bool:
         """Whether nothing but owner, queue and status is asked for."""
-        asked = (self.name, self.text, self.site, self.reason, self.array, self.series, self.labels)
+        asked = (
+            self.name,
+            self.text,
+            self.site,
+            self.reason,
+            self.array,
+            self.series,
+            self.pipeline,
+            self.labels,
+        )
         return not any(asked) and self.since_at is None and self.until_at is None
 
 
@@ -202,6 +216,9 @@ class JobLists:
                 jobs for jobs in records.runs.values() if next(iter(jobs.values())).series == wanted.series
             )
             yield lambda: chain.from_iterable(runs), lambda job: job.series == wanted.series
+        if wanted.pipeline:
+            steps = records.pipelines.get(wanted.pipeline, {})
+            yield lambda: steps, lambda job: job.pipeline == wanted.pipeline
         if wanted.name:
             yield lambda: index.named(wanted.name), lambda job: job.name == wanted.name
         if wanted.text:
@@ -245,7 +262,7 @@ def named(records: Records, sight: Sight, owner: str, text: str) -> Job | None:
                 f"{text} names several tasks", field="JOB", remedy=f"name one: {name}[{indices[0]}]"
             )
         return next(iter(_tasks(records, sight, owner, name, indices)), None)
-    index, job = records.index, records.jobs.get(name)
+    index, job = records.index, records.open_job(name)
     if job is not None:
         return job if sight.job(job) else None
     if name in records.arrays:
@@ -271,15 +288,75 @@ def _beginning(records: Records, sight: Sight, prefix: str) -> Job | None:
     return found[0] if found else None
 
 
-def selected(records: Records, sight: Sight, owner: str, text: str) -> list[Job]:
-    """All jobs that are meant: one by its id or name, an array's tasks by the array's, or some of them as in `sweep[3-7]`. Empty also for what is not shown. Raises `Invalid`, and `NotFound` for a task that there is not."""
+class Meant(NamedTuple):
+    """What somebody means: jobs, and tasks of an array that are not expanded, or were cancelled before they were."""
+
+    jobs: list[Job]
+    array: JobArray | None = None
+    places: Spans = ()
+    """Of the latter,"""
+    named: Spans = ()
+    """and of all that were named, those in the archive among them."""
+
+    @property
+    def tasks(self) -> list[Job]:
+        """Those that are no jobs, one by one."""
+        if self.array is None:
+            return []
+        return [self.array.told(place) for first, end in self.places for place in range(first, end)]
+
+    @property
+    def label(self) -> str:
+        """What people call them."""
+        if self.array is None:
+            return label_of_all(self.jobs)
+        return f"{self.array.template.name}[{self.array.indices.at(self.named)}]"
+
+
+def selected(records: Records, sight: Sight, owner: str, text: str) -> Meant | None:
+    """All that is meant: one job by its id or name, an array's tasks by the array's, or some of them as in `sweep[3-7]`. None also for what is not shown. Raises `Invalid`, and `NotFound` for a task that there is not."""
     name, indices = read_address(text)
-    if indices:
-        return _tasks(records, sight, owner, name, indices)
     job = named(records, sight, owner, name)
-    if job is None or job.array is None or begins_id(name, job.id):
-        return [] if job is None else [job]
-    return list(sight.shown(records.arrays[job.array].values()))
+    array = records.job_arrays.get(job.array or "") if job is not None else None
+    if array is not None and job is not None and not begins_id(name, job.id):
+        if any(run.count > MOST_NAMED and run.step not in _steps(array) for run in indices.runs):
+            raise Invalid(f"{text} names over {MOST_NAMED} tasks by a step", field="JOB", remedy="name fewer")
+        places = array.indices.places(indices) if indices else EVERYWHERE
+        if not indices or size(places) == len(indices):
+            return _of_array(records, sight, array, places)
+    if len(indices) > MOST_NAMED:
+        raise Invalid(f"{name} has not all of these tasks", field="JOB", remedy="name those of one array")
+    if indices:
+        found = _tasks(records, sight, owner, name, indices)
+    elif job is None or job.array is None or begins_id(name, job.id):
+        found = [] if job is None else [job]
+    else:
+        found = list(sight.shown(records.arrays[job.array].values()))
+    return Meant(found) if found else None
+
+
+def _steps(array: JobArray) -> set[int]:
+    """How far apart indices may be so that ranges of them are ranges of tasks."""
+    return {1, *(run.step for run in array.runs)}
+
+
+def _of_array(records: Records, sight: Sight, array: JobArray, places: Spans) -> Meant | None:
+    """Tasks of one array."""
+    rest = both(joined((*array.left, *array.cancelled)), places) if sight.job(array.template) else ()
+    jobs, indices = list(sight.shown(records.arrays[array.id].values())), array.indices
+    if places is not EVERYWHERE:
+        jobs = [job for job in jobs if has(places, indices.index(job.array_index or 0))]
+    return Meant(jobs, array, rest, both(((0, len(indices)),), places)) if jobs or rest else None
+
+
+def of_archived(array: JobArray, text: str) -> Meant:
+    """What is meant of an array that is in the archive. Raises `NotFound` for a task that it has not."""
+    name, indices = read_address(text)
+    places = array.indices.places(indices or array.indices)
+    if size(places) < len(indices):
+        missing = indices.at(without(((0, len(indices)),), indices.places(array.indices)))
+        raise NotFound(f"{name} has no task {missing}", remedy=f"federator show {name}")
+    return Meant([], array, both(array.cancelled, places), places)
 
 
 def _tasks(records: Records, sight: Sight, owner: str, name: str, indices: Sequence[int]) -> list[Job]:

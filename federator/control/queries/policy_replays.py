@@ -48,10 +48,12 @@ class PolicyReplays:
                 version=version, since_at=span.since_at, until_at=span.until_at, problems=problems
             )
         with self._alone():
+            world = self._recorded.world(self._clock.now())
+            world.usable()  # before a process is started that would find none
             jobs, left_out, more = await self._load(span)
             outcome = await self._trials.run(
                 PolicyTrial(
-                    world=self._recorded.world(self._clock.now()),
+                    world=world,
                     jobs=tuple(jobs[::-1]),
                     since_at=span.since_at,
                     in_force=self._policies.text_in_force(),
@@ -99,16 +101,16 @@ class PolicyReplays:
 
     async def _load(self, span: Span) -> tuple[list[RecordedJob], int, bool]:
         """The newest jobs of that time, how many are no load, and whether there are more."""
-        jobs: list[RecordedJob] = []
+        jobs: dict[str, RecordedJob] = {}
         left_out, after, now = 0, None, self._clock.now()
         while len(jobs) < self._most_jobs:
-            page = self._recorded.jobs(
+            page = await self._recorded.jobs(
                 span, after=after, limit=min(PAGE, self._most_jobs - len(jobs)), now=now
             )
-            jobs += page.jobs
+            jobs |= {job.id: job for job in page.jobs}
             left_out += page.left_out
             after = page.next_after
             if after is None:
-                return jobs, left_out, False
+                return list(jobs.values()), left_out, False
             await asyncio.sleep(0)  # the loop that answers people also plans
-        return jobs, left_out, True
+        return list(jobs.values()), left_out, True

@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from federator.control.record.archived_jobs import ArchivedJobs
 from federator.control.record.records import Records
 from federator.control.reports.history import History
 from federator.control.reports.inventory import Inventory
+from federator.model.archive import Where
 from federator.model.capacity import Pool
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.sites import SiteStatus
@@ -28,6 +32,8 @@ from federator.wire.recorded import (
 
 PORTION = 5000
 """Jobs looked at for one page: the loop that answers people also plans."""
+OLDER = "archive:"
+"""What a cursor begins with that is in the archive."""
 BEYOND = 1.1
 """A job that has run for longer than was expected is expected to run for so many times what it has run."""
 
@@ -56,16 +62,36 @@ class Recorded:
         inventory: Inventory,
         history: History,
         providers: dict[str, ProviderSettings],
+        archived: ArchivedJobs,
     ) -> None:
         self._records = records
+        self._archived = archived
         self._inventory = inventory
         self._history = history
         self._providers = providers
 
     # -- load ---------------------------------------------------------------------------------------------------------
 
-    def jobs(self, span: Span, *, after: str | None, limit: int, now: float) -> RecordedJobs:
-        """The load of a time, newest first, `after` a job's id; jobs that were there when it began are part of it."""
+    async def jobs(self, span: Span, *, after: str | None, limit: int, now: float) -> RecordedJobs:
+        """The load of a time, newest first, and then what of it is in the archive; jobs that were there when it began are part of it. `after`: what the page before gave. A job that moves meanwhile may be in two pages."""
+        if after is not None and after.startswith(OLDER):
+            return await self._older(span, after.removeprefix(OLDER), limit, now)
+        page = self._in_memory(span, after, limit, now)
+        older = any(file.finished_until > span.since_at for file in self._archived.files())
+        return replace(page, next_after=OLDER) if page.next_after is None and older else page
+
+    async def _older(self, span: Span, before: str, limit: int, now: float) -> RecordedJobs:
+        """What of it is in the archive, of ids before that."""
+        where = Where(before=before, until_at=span.until_at, ended_since_at=span.since_at)
+        jobs = (await self._archived.jobs(where, limit=limit))[::-1]
+        found = [recorded for job in jobs if (recorded := self._job(job, span, now)) is not None]
+        return RecordedJobs(
+            jobs=tuple(found),
+            left_out=len(jobs) - len(found),
+            next_after=f"{OLDER}{jobs[-1].id}" if len(jobs) == limit else None,
+        )
+
+    def _in_memory(self, span: Span, after: str | None, limit: int, now: float) -> RecordedJobs:
         found: list[RecordedJob] = []
         left_out, last, looked = 0, None, 0
         ids = self._records.index.of_cells(lambda _cell: True).before(after)
@@ -87,7 +113,8 @@ class Recorded:
     def _job(self, job: Job, span: Span, now: float) -> RecordedJob | None:
         spec = self._records.spec(job.spec_hash)
         before = list(self._records.followed(job))
-        unmet = any(not how.met(each) for each, how in self._records.predecessors(job))
+        waits = job.started_at is None  # what a job that ran has followed may be in the archive
+        unmet = waits and any(not met for _, met in self._records.predecessors(job))
         run = self._run(job, spec, span, now)
         if spec.resources.gpus.share_milli:  # simulations know whole GPUs only
             return None
@@ -128,7 +155,7 @@ class Recorded:
 
     def _run(self, job: Job, spec: JobSpec, span: Span, now: float) -> _Run | None:
         """None: it never ran, and never will."""
-        placement = self._records.placements.get(job.placement or "")
+        placement = self._records.known_placement(job.placement)
         began_at = placement.started_at if placement is not None else None
         if placement is None or began_at is None:
             waits = not job.terminal and job.status is not JobStatus.HELD

@@ -26,12 +26,23 @@ from federator.model.rules import (
 )
 from federator.model.sites import REVOKED_KEY, SHARED_TRUST, Member, Site, SiteKind, SiteReport, SiteStatus
 from federator.model.snapshot import PoolView, SpendView
-from federator.model.whose import in_words
+from federator.model.whose import EVERYBODY, in_words
 from federator.planning.explanations.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
 from federator.planning.rules.periods import period_end, period_start
 from federator.planning.wording.told import because_of
-from federator.wire.http import BudgetRow, LeaseRow, MemberRow, OfferRow, PartRow, PoolRow, QueueRow, SiteRow
+from federator.wire.http import (
+    BudgetRow,
+    GpuHolder,
+    GpuRow,
+    LeaseRow,
+    MemberRow,
+    OfferRow,
+    PartRow,
+    PoolRow,
+    QueueRow,
+    SiteRow,
+)
 from federator.wire.rights import QueueRights, TeamRow
 
 EARLIEST_PACE = 0.02
@@ -74,12 +85,14 @@ def _site_row(
     members = [member for member in every if member.id in living]
     ages = [age for age in (inventory.age_s(member.id) for member in members) if age is not None]
     statuses = [inventory.status(member) for member in members] or [SiteStatus.LOST if hosts else site.status]
+    unrented = site.kind is SiteKind.CLOUD and not hosts
     reports = [inventory.members[m.id].report for m in members if m.id in inventory.members]
     silent = {m.id for m, status in zip(members, statuses, strict=False) if status == SiteStatus.UNREACHABLE}
     rows = tuple(_pool_row(pool, inventory, records) for pool in pools)
     heard = [pool for pool in pools if pool.member not in silent]
     paused = any(report is not None and report.paused for report in reports)
-    status = "DRAINING" if site.draining else _status([str(each) for each in statuses])
+    status = "UNRENTED" if unrented else _status([str(each) for each in statuses])
+    status = "DRAINING" if site.draining else status
     closed = _closed(pools)
     if not pools:
         nobody = hosts[0].because if hosts else _EMPTY.get(site.kind, "it has no member")
@@ -115,7 +128,7 @@ def _isolation(reports: Iterable[SiteReport | None], pools: Iterable[PoolView]) 
     if SHARED_TRUST not in told:
         return ", ".join(sorted(told))
     trusts = sorted({each for view in pools for each in view.trusts or ()})
-    return f"{SHARED_TRUST}: takes only work of {in_words(trusts)}"
+    return f"{SHARED_TRUST}: takes {'' if EVERYBODY in trusts else 'only '}work of {in_words(trusts)}"
 
 
 def _lends_to(pools: Iterable[PoolView]) -> str:
@@ -240,6 +253,28 @@ def _parts(pool: PoolView, report: SiteReport, records: Records) -> Iterator[Par
             yield PartRow(part.gpu, share, job.id, job.label, part.rank)
 
 
+def gpu_rows(members: Iterable[str], records: Records, inventory: Inventory) -> tuple[GpuRow, ...]:
+    """How busy each GPU of these members is, in the order of hosts and numbers."""
+    found = []
+    for member, at, use in inventory.gpu_uses.of_members(members):
+        placements = (records.open_placements.get(name) for name in use.placements)
+        holders = [records.jobs[each.job] for each in placements if each and member in each.members]
+        found.append(
+            GpuRow(
+                member=member,
+                pool=use.pool,
+                host=use.host,
+                gpu=use.gpu,
+                busy_percent=use.busy_percent,
+                memory_mib=use.memory_mib,
+                power_w=use.power_w,
+                told_at=at,
+                jobs=tuple(GpuHolder(job.id, job.label) for job in holders),
+            )
+        )
+    return tuple(sorted(found, key=lambda row: (row.member, row.host, row.gpu)))
+
+
 def gang(free: Iterable[Shape], *, shared: bool = False) -> str:
     """The gang of most GPUs that fits now, as `nodes×GPUs`: for each size of node, as many nodes as there are. On shared GPUs only ranks with parts fit, and that is said."""
     shapes = [shape for shape in free if shape.gpus and shape.count]
@@ -258,20 +293,24 @@ def _gang_size(text: str) -> tuple[bool, float]:
     return bool(gpus) and not text.endswith(SHARED), int(nodes) * float(gpus) if gpus else 0.0
 
 
-def queue_rows(records: Records, authority: Authority, caller: Caller) -> list[QueueRow]:
+def queue_rows(records: Records, authority: Authority, caller: Caller | None) -> list[QueueRow]:
     """Every queue with its use, all below it included, and what the caller may do there."""
     rules = records.policies.rules
     limits = _limits(rules)
     guarantees = {rule.queue: rule for rule in rules if isinstance(rule, GuaranteeRow) and not rule.model}
     waiting = records.index.pending_by_queue()
+    running, gpus, spent = Counter[str](), defaultdict[str, float](float), defaultdict[str, float](float)
+    for placement in records.open_placements.values():
+        if not placement.ended:
+            queue = records.jobs[placement.job].queue
+            running[queue] += 1
+            gpus[queue] += placement.gpus
+    for lease in records.leases.values():
+        spent[lease.queue] += lease.billed_usd
     rows = []
     for terms in authority.queues:
         path = terms.queue
-        placements = [
-            p
-            for p in records.open_placements.values()
-            if not p.ended and admits_queue((path,), records.jobs[p.job].queue)
-        ]
+        below = [each for each in {*running, *waiting, *spent} if admits_queue((path,), each)]
         guarantee = guarantees.get(path)
         rows.append(
             QueueRow(
@@ -279,19 +318,15 @@ def queue_rows(records: Records, authority: Authority, caller: Caller) -> list[Q
                 guaranteed_gpus=guarantee.gpus if guarantee else 0,
                 limit_gpus=limits.get(path),
                 weight=guarantee.weight if guarantee else 1.0,
-                gpus=tidy(sum(placement.gpus for placement in placements)),
-                running=len(placements),
-                pending=sum(count for queue, count in waiting.items() if admits_queue((path,), queue)),
+                gpus=tidy(sum(gpus.get(queue, 0) for queue in below)),
+                running=sum(running[queue] for queue in below),
+                pending=sum(waiting.get(queue, 0) for queue in below),
                 interactive=terms.interactive,
                 deadline_budget_s=terms.deadline_budget_s,
                 max_duration_s=terms.max_duration_s,
-                spent_usd=sum(
-                    lease.billed_usd
-                    for lease in records.leases.values()
-                    if admits_queue((path,), lease.queue)
-                ),
+                spent_usd=sum(spent.get(queue, 0.0) for queue in below),
                 open_to=authority.admits(path),
-                yours=rights_row(authority, caller, path),
+                yours=rights_row(authority, caller, path) if caller else QueueRights(),
             )
         )
     return rows

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from federator.kernel.errors import TooMany
+from federator.model.archive import UsageSum
 from federator.model.capacity import Market
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, JobStatus
@@ -69,9 +70,10 @@ class _Sums:
             self.started += 1
             self.wait_s += wait_s
             self.longest_wait_s = max(self.longest_wait_s, wait_s)
-        if job.outcome is not None and job.outcome.missed_deadline is not None:
+        missed = job.outcome.missed_deadline if job.outcome is not None else None
+        if missed or (missed is not None and job.status is not JobStatus.CANCELLED):
             self.deadlines += 1
-            self.deadlines_met += not job.outcome.missed_deadline
+            self.deadlines_met += not missed and job.status is JobStatus.SUCCEEDED
         told = job.first_forecast
         if told is not None and job.started_at is not None:
             self.starts_told += 1
@@ -79,6 +81,20 @@ class _Sums:
         if told is not None and job.finished_at is not None and job.status is JobStatus.SUCCEEDED:
             self.finishes_told += 1
             self.finishes_kept += told.finish_kept(job.finished_at)
+
+    def add_sums(self, sums: UsageSum) -> None:
+        """Jobs that were added up elsewhere."""
+        self.jobs += sums.jobs
+        self.succeeded += sums.succeeded
+        self.started += sums.started
+        self.wait_s += sums.wait_s
+        self.longest_wait_s = max(self.longest_wait_s, sums.longest_wait_s)
+        self.deadlines += sums.deadlines
+        self.deadlines_met += sums.deadlines_met
+        self.starts_told += sums.starts_told
+        self.starts_kept += sums.starts_kept
+        self.finishes_told += sums.finishes_told
+        self.finishes_kept += sums.finishes_kept
 
 
 class UsageSums:
@@ -109,6 +125,12 @@ class UsageSums:
         self._group(facts, job.finished_at or 0.0).add_job(job)
         self._total.add_job(job)
 
+    def archived(self, sums: UsageSum, by: Sequence[Key]) -> None:
+        """Jobs of the archive that were added up by these keys."""
+        found = dict(zip(by, sums.group, strict=True))
+        self._group_of(tuple(found[key] for key in self._by)).add_sums(sums)
+        self._total.add_sums(sums)
+
     def report(self, *, whose: str, since: float, until: float) -> UsageReport:
         """What came of it."""
         named = sorted(self._groups.items())
@@ -129,7 +151,10 @@ class UsageSums:
         """Raises `TooMany`."""
         if "month" in self._by:
             facts = {**facts, "month": datetime.fromtimestamp(at, UTC).strftime("%Y-%m")}
-        group = tuple(facts[key] for key in self._by)
+        return self._group_of(tuple(facts[key] for key in self._by))
+
+    def _group_of(self, group: Group) -> _Sums:
+        """Raises `TooMany`."""
         found = self._groups.get(group)
         if found is None:
             if len(self._groups) >= MOST_ROWS:
@@ -192,11 +217,11 @@ async def add_lines(
 
 
 async def add_jobs(
-    sums: UsageSums, jobs: Iterable[Job], placements: dict[str, Placement], since: float, until: float
+    sums: UsageSums, jobs: Iterable[tuple[Job, Placement | None]], since: float, until: float
 ) -> None:
-    """Those that have ended in that time. Gives way to others now and then."""
-    for number, job in enumerate(jobs):
+    """Those that have ended in that time, each with its last attempt. Gives way to others now and then."""
+    for number, (job, placement) in enumerate(jobs):
         if number % SLICE == 0:
             await asyncio.sleep(0)
         if job.terminal and job.finished_at is not None and since <= job.finished_at < until:
-            sums.job(job, placements.get(job.placement or ""))
+            sums.job(job, placement)

@@ -3,13 +3,15 @@
 Nothing here changes anything, and nothing here is stored: a waiting job's reason is that of the newest plan, read when somebody asks.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from federator.control.administration.archive_search import ArchiveSearch
 from federator.control.administration.visibility import ANOTHERS, Sight, Visibility
+from federator.control.queries.archive_pages import ArchivePages, one_list
 from federator.control.queries.arrays import added_up, as_array, first_to_tell, tasks_by_status
 from federator.control.queries.blockers import blocked_by
 from federator.control.queries.burst_rows import burst_status
@@ -19,13 +21,16 @@ from federator.control.queries.job_lists import (
     EVERY_JOB,
     NEWEST_FIRST,
     JobLists,
+    Meant,
     Sorting,
     Wanted,
     named,
+    of_archived,
     selected,
 )
 from federator.control.queries.job_orders import JobOrders, Key
-from federator.control.queries.rows import budget_rows, lease_row, offer_row, queue_rows, site_rows
+from federator.control.queries.pipelines import pipeline_named, steps_of
+from federator.control.queries.rows import budget_rows, gpu_rows, lease_row, offer_row, queue_rows, site_rows
 from federator.control.queries.waits import Waits
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Records
@@ -35,6 +40,7 @@ from federator.control.turns.observation import Observer
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import NotFound
 from federator.kernel.ids import earliest
+from federator.model.archive import FilePart, Where
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.model.identity import Caller
@@ -45,10 +51,15 @@ from federator.model.rights import MAY_READ
 from federator.model.sites import Site
 from federator.planning.wording.told import told_event
 from federator.settings import ProviderSettings
+from federator.wire.addresses import read_address
 from federator.wire.administration import BurstStatus
 from federator.wire.http import (
     ArrayDetail,
     BudgetRow,
+    GpuCurve,
+    GpuHolder,
+    GpuPoint,
+    GpuRow,
     JobDetail,
     JobPage,
     JobRow,
@@ -84,7 +95,10 @@ class Views:
         series: SeriesService,
         visibility: Visibility,
         providers: dict[str, ProviderSettings],
+        search: ArchiveSearch,
     ) -> None:
+        self.search = search
+        self._archive_pages = ArchivePages(search)
         self._records = records
         self._inventory = inventory
         self._observer = observer
@@ -103,10 +117,46 @@ class Views:
         job = named(self._records, self._visibility.of(caller), caller.name, name)
         return job if job is not None else self._series.run_of(caller, name)
 
-    def find_jobs(self, caller: Caller, name: str) -> list[Job]:
-        """All that the name means, as `selected`; of a series, the newest of its runs. Raises `NotFound` and `Invalid`."""
-        found = selected(self._records, self._visibility.of(caller), caller.name, name)
-        return found or [self._series.run_of(caller, name)]
+    async def find_any(self, caller: Caller, name: str) -> Job:
+        """The same, of the archive too."""
+        sight, lacking = self._visibility.of(caller), None
+        try:
+            job = named(self._records, sight, caller.name, name)
+        except NotFound as error:
+            job, lacking = None, error
+        if job is None or (job.owner != caller.name and name != job.id):
+            old = await self.search.named(sight, caller.name, name)
+            job = old if job is None or (old is not None and old.owner == caller.name) else job
+        if job is None and lacking is not None:
+            raise lacking
+        return job if job is not None else self._series.run_of(caller, name)
+
+    def steps(self, caller: Caller, name: str) -> tuple[str, ...]:
+        """Ids of the jobs and arrays that are the steps of the pipeline of that name or id; none where a job is called so, or nothing is."""
+        pipeline = self.pipeline(caller, name)
+        if not pipeline or named(self._records, self._visibility.of(caller), caller.name, name) is not None:
+            return ()
+        return tuple(steps_of(self._records, pipeline))
+
+    def pipeline(self, caller: Caller, name: str) -> str:
+        """The id of the newest pipeline of that name, the caller's own first, or of the one with that id; empty where there is none."""
+        return pipeline_named(self._records, self._visibility.of(caller), caller.name, name)
+
+    async def find_all(self, caller: Caller, name: str) -> Meant:
+        """All that the name means, as `selected`, also of the archive; of a series, the newest of its runs. Raises `NotFound` and `Invalid`."""
+        sight = self._visibility.of(caller)
+        found = selected(self._records, sight, caller.name, name)
+        if found is not None:
+            return found
+        first = await self.search.named(sight, caller.name, name)
+        # A task that was cancelled before it was a job is not there by itself.
+        first = first or await self.search.named(sight, caller.name, read_address(name).name)
+        array = await self.search.array(first, name) if first is not None else None
+        if array is not None:
+            return of_archived(array, name)
+        return Meant(
+            await self.search.selected(sight, caller.name, name) or [self._series.run_of(caller, name)]
+        )
 
     def detail(self, job: Job, *, seen_by: Caller | None = None) -> JobDetail:
         """Everything about one job; of what it runs only the names of its environment, for people who may not read its logs either."""
@@ -130,7 +180,7 @@ class Views:
             ),
             winner=placement.winner if placement else winner,
             winner_because=placement.winner_because if placement else because,
-            outputs=job.id in self._records.outputs,
+            outputs=self._records.known_outputs(job.id) is not None,
             used=self._inventory.measurements.of(placement),
             form=placement.form if placement else None,
             **self._expectations.of(job, waiting, placement).fields(),
@@ -152,8 +202,33 @@ class Views:
         """A page of jobs, and after which place the next one begins (None: there is none)."""
         sight = self._visibility.of(caller)
         keys, total = await self._lists.page(sight, wanted, sorting, after=after, limit=limit + 1)
-        rows = tuple(self._line(name) for _, name in keys[:limit])
-        return JobPage(rows, total=total), keys[limit - 1] if len(keys) > limit else None
+        # At one moment, without a pause: what leaves memory later is not yet of the archive that is asked.
+        rows, parts = {name: self._line(name) for _, name in keys[:limit]}, self._archive_pages.parts()
+        older, more = await self._archive_pages.page(
+            parts, sight, wanted, sorting, after=after, limit=limit + 1
+        )
+        keys = one_list((keys, older), sorting, limit + 1)
+        past = [name for _, name in keys[:limit] if name not in rows]
+        # Of an array that is not over all that matches may be there.
+        rows |= {name: self._line(name) for name in past if name in self._records.arrays}
+        rows |= await self._old_lines(
+            [name for name in past if name not in rows], parts, collapse=wanted.collapse
+        )
+        shown = tuple(rows[name] for _, name in keys[:limit] if name in rows)
+        return JobPage(shown, total=total + more), keys[limit - 1] if len(keys) > limit else None
+
+    async def _old_lines(
+        self, names: Sequence[str], parts: Sequence[FilePart], *, collapse: bool
+    ) -> dict[str, JobRow]:
+        """Jobs of the archive, or arrays, as lines."""
+        if not names:
+            return {}
+        archived = self.search.archived
+        arrays = await archived.arrays(names) if collapse else {}
+        lines = {name: msgspec.json.decode(line, type=JobRow) for name, (line, _) in arrays.items()}
+        ids = tuple(name for name in names if name not in lines)
+        jobs = await archived.jobs(Where(ids=ids), limit=len(ids), parts=parts) if ids else []
+        return lines | {job.id: self.row(job) for job in jobs}
 
     def _line(self, name: str) -> JobRow:
         """A job, or an array, as a line."""
@@ -163,14 +238,27 @@ class Views:
         shown = self.row(first_to_tell(self._records, name))
         return as_array(shown, self._records, name)
 
-    def array(self, caller: Caller, task: Job) -> ArrayDetail:
+    async def array(self, caller: Caller, task: Job) -> ArrayDetail:
         """The tasks of an array, added up. Raises `NotFound` for a job that is of none."""
         if task.array is None:
             raise NotFound(f"{task.name} is not an array", remedy=f"federator show {task.name}")
-        tells = self.row(first_to_tell(self._records, task.array))
-        spec = self._records.spec(task.spec_hash)
-        shown = spec if self._may_read(caller, task) else _without_what_it_runs(spec)
-        return added_up(self._records, task.array, tells, shown)
+        if task.array in self._records.arrays:
+            found = self._added_up(task.array, task)
+        else:
+            _, added = (await self.search.archived.arrays([task.array]))[task.array]
+            found = msgspec.json.decode(added, type=ArrayDetail)
+        return (
+            found if self._may_read(caller, task) else replace(found, spec=_without_what_it_runs(found.spec))
+        )
+
+    def _added_up(self, array: str, task: Job) -> ArrayDetail:
+        tells = self.row(first_to_tell(self._records, array))
+        return added_up(self._records, array, tells, self._records.spec(task.spec_hash))
+
+    def summary(self, array: str) -> tuple[bytes, bytes]:
+        """An array that is over as the archive keeps it: as a line, and added up."""
+        task = next(iter(self._records.arrays[array].values()))
+        return msgspec.json.encode(self._line(array)), msgspec.json.encode(self._added_up(array, task))
 
     def told_for_all(self, array: str) -> tuple[Job, dict[str, int]]:
         """The task whose reason is told for its array, and how many tasks are in each status."""
@@ -210,6 +298,7 @@ class Views:
             labels=spec.labels,
             used=self._inventory.measurements.of(placement),
             width=width_of(spec, placement.form) if running and placement else widths(spec),
+            team=job.team,
         )
 
     async def explain(self, job: Job) -> Explanation:
@@ -220,9 +309,9 @@ class Views:
         """What would become of this request, nothing being changed."""
         return await self._explainer.preview(caller, request)
 
-    async def preview_of(self, job: Job) -> Preview:
+    async def preview_of(self, job: Job, spec: JobSpec) -> Preview:
         """What would become of a job that waits, if it were as given; nothing is changed."""
-        return await self._explainer.preview_of(job)
+        return await self._explainer.preview_of(job, spec)
 
     def sites(self, caller: Caller | None = None) -> list[SiteRow]:
         """All sites, by name; what has parts of GPUs by name where that caller is shown it (None: all)."""
@@ -234,14 +323,30 @@ class Views:
         site = self._records.sites.get(name)
         if site is None:
             raise NotFound(f"no site {name!r}", remedy="'federator sites' shows those that there are")
-        return self._shown([site], caller)[0]
+        row = self._shown([site], caller)[0]
+        use = gpu_rows((host.name for host in row.hosts), self._records, self._inventory)
+        return replace(
+            row,
+            gpu_use=use
+            if caller is None
+            else tuple(_unnamed(each, self._visibility.of(caller)) for each in use),
+        )
+
+    def gpu_curves(self, job: Job) -> list[GpuCurve]:
+        """Use over time of each GPU of its newest attempt."""
+        placement = self._last_placement(job)
+        curves = self._inventory.gpu_uses.of(placement) if placement else []
+        return [
+            GpuCurve(member, gpu, tuple(GpuPoint(*point) for point in curve.points()))
+            for member, gpu, curve in curves
+        ]
 
     def _shown(self, sites: list[Site], caller: Caller | None) -> list[SiteRow]:
         rows = site_rows(sites, self._observer.pools(), self._records, self._inventory)
         return rows if caller is None else [_without_names(row, self._visibility.of(caller)) for row in rows]
 
-    def queues(self, caller: Caller) -> list[QueueRow]:
-        """All queues, by path, with what the caller may do there."""
+    def queues(self, caller: Caller | None = None) -> list[QueueRow]:
+        """All queues, by path, with what the caller may do there (None: without)."""
         return queue_rows(self._records, self._visibility.authority.now, caller)
 
     def offers(self) -> list[OfferRow]:
@@ -294,11 +399,14 @@ class Views:
             ),
             caps=tuple(self.budgets()),
             turn=f"{plan.winner}: {plan.winner_because}" if plan else "",
-            jobs_total=len(self._records.index.of_cells(sight.cell, others)),
+            jobs_total=len(self._records.index.of_cells(sight.cell, others)) + self.search.count(sight),
         )
 
     async def events(self, job_id: str, after: str | None) -> list[Event]:
         """A job's timeline, from after that event on."""
+        past = None if job_id in self._records.jobs else self._records.past.events.get(job_id)
+        if past is not None:
+            return [told_event(event) for event in past if after is None or event.id > after]
         prefix = f"event/{job_id}/"
         return [
             told_event(msgspec.json.decode(data, type=Event))
@@ -368,6 +476,8 @@ class Views:
             return None
         if because := blocked_by(self._records, job):
             return Waiting(job=job.id, kind="later", because=because)
+        if job.id not in self._records.jobs:
+            return Waiting(job=job.id, kind="later", because=job.because)
         found = self._explainer.waiting(job.id)
         if found is not None and job.refusals:  # the plan knows that it was refused, and not why
             found = msgspec.structs.replace(
@@ -385,7 +495,7 @@ class Views:
         return placement.expected_end_at if placement and not placement.ended else None
 
     def _last_placement(self, job: Job) -> Placement | None:
-        return self._records.placements.get(job.placement or "")
+        return self._records.known_placement(job.placement)
 
 
 def _without_names(row: SiteRow, sight: Sight) -> SiteRow:
@@ -407,6 +517,13 @@ def _without_names(row: SiteRow, sight: Sight) -> SiteRow:
     )
 
 
+def _unnamed(row: GpuRow, sight: Sight) -> GpuRow:
+    if sight.everything or all(sight.named(each.job) for each in row.jobs):
+        return row
+    hidden = GpuHolder("", ANOTHERS)
+    return replace(row, jobs=tuple(each if sight.named(each.job) else hidden for each in row.jobs))
+
+
 def _models(spec: JobSpec) -> tuple[str, ...]:
     """The models that it would take, in whatever form; empty where any would do."""
     forms = [spec.as_form(form).resources.gpus for form in range(1 + len(spec.forms or ()))]
@@ -421,11 +538,15 @@ def _without_what_it_runs(spec: JobSpec) -> JobSpec:
         spec,
         run=spec.run and HIDDEN,
         command=spec.command and (HIDDEN,),
+        launch=(HIDDEN,) if spec.launch else UNSET,
         setup=spec.setup and HIDDEN,
         workdir=None,
         env=dict.fromkeys(spec.env, HIDDEN),
         outputs=(),
         inputs=tuple(replace(each, uri=HIDDEN) for each in spec.inputs) if spec.inputs else UNSET,
+        inputs_from=tuple(replace(each, job=HIDDEN, name=HIDDEN, output="") for each in spec.inputs_from)
+        if spec.inputs_from
+        else UNSET,
         checkpoint=replace(spec.checkpoint, uri=HIDDEN if spec.checkpoint.uri else UNSET)
         if spec.checkpoint
         else None,

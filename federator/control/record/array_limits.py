@@ -7,7 +7,7 @@ bisection, however many tasks there are.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from federator.model.jobs import TERMINAL, Follows, Job, JobStatus
 
@@ -39,8 +39,9 @@ class _Line:
 class ArrayLimits:
     """The lines of all arrays that have a limit. Told of every change of a job by `put` and `drop`."""
 
-    def __init__(self, jobs: Mapping[str, Job]) -> None:
-        self._jobs = jobs
+    def __init__(self, find: Callable[[str], Job | None]) -> None:
+        """`find`: a job by its id, or a task that is not expanded."""
+        self._find = find
         self._lines: dict[str, _Line] = {}
         self._later: dict[str, float] = {}
         """Tasks that are passed over, and until when."""
@@ -52,7 +53,7 @@ class ArrayLimits:
         if job.at_once is not None and job.array is not None:
             self._stand(job)
         if job.status is JobStatus.SUCCEEDED:
-            for follower in map(self._jobs.get, followers):
+            for follower in map(self._find, followers):
                 if follower is not None and follower.at_once is not None and follower.array is not None:
                     self._stand(follower, after=job)
 
@@ -74,7 +75,8 @@ class ArrayLimits:
     def take_changed(self, now: float) -> set[str]:
         """Tasks of which `keeps` may answer another than when this was last asked. Those whose time has come stand in line again."""
         for name in [name for name, until_at in self._later.items() if until_at <= now]:
-            job = self._jobs[name]
+            job = self._find(name)
+            assert job is not None, "what is passed over is on record"
             self._leave(self._line(job), name)
             self._enter(job, None)
         changes, self._changes = self._changes, Counter()
@@ -109,7 +111,7 @@ class ArrayLimits:
     def _follows(self, job: Job, after: Job | None) -> bool:
         """Whether a task of its own that it must follow has not succeeded. What the whole array follows keeps all of it alike."""
         for name, how in job.follows():
-            before = after if after is not None and after.id == name else self._jobs.get(name)
+            before = after if after is not None and after.id == name else self._find(name)
             if how is Follows.EACH and before is not None and before.status is not JobStatus.SUCCEEDED:
                 return True
         return False

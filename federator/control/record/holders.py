@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from federator.model.arrays import JobArray, size
 from federator.model.identity import BlobOwner
 from federator.model.jobs import Job
 from federator.model.series import Series
@@ -15,6 +16,7 @@ class Held(StrEnum):
 
     QUEUED = "queued jobs"
     FINISHED = "finished jobs"
+    ARCHIVED = "jobs in the archive"
     SERIES = "series"
     WORKDIRS = "work directories"
     BLOB_BYTES = "bytes of work directories and outputs"
@@ -60,7 +62,7 @@ class HeldCounts:
             if held is not None:
                 what, holders = held
                 for holder in holders:
-                    self.add(what, holder, step)
+                    self.add(what, holder, step * _amount(record))
 
     def add(self, what: Held, holder: Holder, amount: int) -> None:
         """They hold so much more of it."""
@@ -79,7 +81,7 @@ class OnTheWay:
 
     def __init__(self, held_counts: HeldCounts) -> None:
         self._held_counts = held_counts
-        self._jobs: list[Job] = []
+        self._rows: list[Job | JobArray] = []
 
     def __enter__(self) -> Self:
         return self
@@ -87,23 +89,27 @@ class OnTheWay:
     def __exit__(self, *_: object) -> None:
         self.clear()
 
-    def add(self, jobs: Sequence[Job]) -> None:
+    def add(self, rows: Sequence[Job | JobArray]) -> None:
         """They are accepted."""
-        self._jobs += jobs
-        self._count(jobs, 1)
+        for row in rows:
+            self._rows.append(row)
+            self._held_counts.note(None, row)
 
     def clear(self) -> None:
         """They are on record, or will not be."""
-        self._count(self._jobs, -1)
-        self._jobs = []
+        for row in self._rows:
+            self._held_counts.note(row, None)
+        self._rows = []
 
-    def _count(self, jobs: Sequence[Job], step: int) -> None:
-        for job in jobs:
-            for holder in holders_of(job.owner, job.team):
-                self._held_counts.add(Held.QUEUED, holder, step)
+
+def _amount(record: object) -> int:
+    """How much one row counts: of the tasks of an array that are not expanded, as many as may come to wait as jobs."""
+    return min(record.window, size(record.left)) if isinstance(record, JobArray) else 1
 
 
 def _held_by(record: object) -> tuple[Held, tuple[Holder, ...]] | None:
+    if isinstance(record, JobArray):
+        return Held.QUEUED, holders_of(record.template.owner, record.template.team)
     if isinstance(record, Job):
         return Held.FINISHED if record.terminal else Held.QUEUED, holders_of(record.owner, record.team)
     if isinstance(record, Series):

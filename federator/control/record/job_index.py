@@ -10,6 +10,8 @@ from heapq import merge
 from itertools import islice, takewhile
 
 from federator.control.record.array_limits import AT_REST, ArrayLimits
+from federator.control.record.unexpanded import Unexpanded
+from federator.model.arrays import JobArray, task_id
 from federator.model.jobs import TERMINAL, Follows, Job, JobStatus
 
 CellKey = tuple[str, str, JobStatus, str]
@@ -21,8 +23,10 @@ NEWEST = 100
 class JobIndex:
     """Sorted ids of the jobs in a dictionary that others keep. Told of every change by `put` and `drop`."""
 
-    def __init__(self, jobs: Mapping[str, Job]) -> None:
+    def __init__(self, jobs: Mapping[str, Job], arrays: Mapping[str, JobArray]) -> None:
         self._jobs = jobs
+        self.unexpanded = Unexpanded(arrays)
+        """Tasks of arrays that are no jobs yet."""
         self._cells: dict[CellKey, list[str]] = {}
         self._names: dict[str, dict[str, list[str]]] = {}
         """Ids by name and owner."""
@@ -32,7 +36,7 @@ class JobIndex:
         """Ids of the tasks of each array, by cell."""
         self._followers: dict[str, set[str]] = {}
         """Open jobs by the names (of jobs or arrays) that they must follow."""
-        self.limits = ArrayLimits(jobs)
+        self.limits = ArrayLimits(lambda name: jobs.get(name) or self.unexpanded.task(name))
         """Which tasks may start of arrays of which only some may run at once."""
         self.unsettled: set[str] = set()
         """Open jobs that must follow others, and may never: new ones, and those one of whose predecessors has failed."""
@@ -47,6 +51,9 @@ class JobIndex:
         elif cell_of(former) != cell:
             self._leave(former)
             _insert(self._cells.setdefault(cell, []), job.id)
+        if former is not None and former.spec_hash != job.spec_hash:
+            self._leave_spec(former)
+            _insert(self._specs.setdefault(job.spec_hash, []), job.id)
         if job.array is not None and (former is None or cell_of(former) != cell):
             if former is not None:
                 self._leave_array(former)
@@ -62,6 +69,18 @@ class JobIndex:
         if job.terminal:
             self.unsettled |= self._unsettled_by(job)
 
+    def put_array(self, former: JobArray | None, array: JobArray) -> None:
+        """What is left of an array is on record, in place of `former`."""
+        self.unexpanded.put(array)
+        if former is not None and former.cancelled != array.cancelled:
+            self.unsettled |= self.followers_of(array)
+
+    def followers_of(self, array: JobArray) -> set[str]:
+        """Open jobs that must follow the array, or a task of it."""
+        last = task_id(array.id, len(array.indices) - 1)
+        names = [name for name in self._followers if array.id <= name <= last]
+        return {job for name in names for job in self._followers[name]}
+
     def drop(self, job: Job) -> None:
         """The job is on record no more."""
         self._leave(job)
@@ -74,11 +93,14 @@ class JobIndex:
             del owners[job.owner]
         if not owners:
             del self._names[job.name]
+        self._leave_spec(job)
+        for name in job.after:
+            self._unfollow(name, job.id)
+
+    def _leave_spec(self, job: Job) -> None:
         _remove(self._specs[job.spec_hash], job.id)
         if not self._specs[job.spec_hash]:
             del self._specs[job.spec_hash]
-        for name in job.after:
-            self._unfollow(name, job.id)
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
@@ -87,6 +109,8 @@ class JobIndex:
         found: dict[JobStatus, int] = {}
         for (_, _, status, _), ids in self._cells.items():
             found[status] = found.get(status, 0) + len(ids)
+        for (_, _, status, _), count in self.unexpanded.cells():
+            found[status] = found.get(status, 0) + count
         return found
 
     def pending_by_queue(self) -> dict[str, int]:
@@ -95,6 +119,9 @@ class JobIndex:
         for (_, queue, status, _), ids in self._cells.items():
             if status is JobStatus.PENDING:
                 found[queue] = found.get(queue, 0) + len(ids)
+        for (_, queue, status, _), count in self.unexpanded.cells():
+            if status is JobStatus.PENDING:
+                found[queue] = found.get(queue, 0) + count
         return found
 
     def oldest_pending(self) -> dict[str, float]:
@@ -146,6 +173,8 @@ class JobIndex:
             found = bisect_left(ids, index, first, end, key=lambda job: self._jobs[job].array_index or 0)
             if found < end and self._jobs[ids[found]].array_index == index:
                 return self._jobs[ids[found]]
+            if self.unexpanded.covers(newest.array, index):
+                return self.unexpanded.indexed(newest.array, index)
             end = first
         return None
 
@@ -157,7 +186,9 @@ class JobIndex:
         last = first + len(tasks)
         found = bisect_left(ids, index, first, last, key=lambda job: self._jobs[job].array_index or 0)
         task = self._jobs[ids[found]] if found < last else None
-        return task if task is not None and task.array_index == index else None
+        if task is not None and task.array_index == index:
+            return task
+        return self.unexpanded.indexed(array, index)
 
     def owners_of(self, name: str) -> list[str]:
         """Who has jobs of that name."""
@@ -205,11 +236,15 @@ class JobIndex:
     # -- arrays -------------------------------------------------------------------------------------------------------
 
     def task_counts(self, array: str) -> dict[JobStatus, int]:
-        """How many tasks of the array are in each status."""
-        counts: dict[JobStatus, int] = {}
+        """How many tasks of the array are in each status, those that are not expanded among them."""
+        counts = self.unexpanded.counts(array)
         for (_, _, status, _), ids in self._tasks.get(array, {}).items():
             counts[status] = counts.get(status, 0) + len(ids)
         return counts
+
+    def waiting_tasks(self, array: str) -> int:
+        """How many jobs of the array wait."""
+        return sum(map(len, self.tasks(array, JobStatus.PENDING)))
 
     def tasks(self, array: str, status: JobStatus) -> list[list[str]]:
         """Ids of the tasks in that status, in order within each cell: no list is made of all of them."""

@@ -7,6 +7,9 @@ the time. The leader counts from before it sent the last renewal that was confir
 a successor starts only when the key is gone. So the two never overlap while clocks drift by less than the margin.
 
 With the embedded store there is one candidate, because its file is locked, and a term does not expire.
+
+Ids begin with the time and order events, and wall clocks need not agree. So the leader keeps a bound in the store that its ids of the next moments sort
+before, and a successor's ids sort after it, whatever its clock says.
 """
 
 import asyncio
@@ -18,6 +21,7 @@ import msgspec
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import NotLeading, OutcomeUnknown, StoreConflict, Transient
+from federator.kernel.ids import IdSource
 from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator.ports import Compare, Provider, Put, Store, Transaction
 from federator.telemetry import METRICS
@@ -25,6 +29,10 @@ from federator.telemetry import METRICS
 LEADER_KEY = "leader"
 ALIVE_KEY = "leader-alive"
 """Is there while somebody leads; it expires. Apart from the leader's key, whose revision guards all writes and stays for the whole term."""
+IDS_KEY = "leader-ids"
+"""What all ids so far, and those of the next moments, sort before."""
+BOUND_S = 10.0
+"""Real seconds between two writes of that where a term does not expire."""
 RENEWALS = 4
 """Renewals in the time that one holds: some may be late."""
 LOOK_S = 0.5
@@ -66,6 +74,7 @@ class Reign:
         self._guard: Compare | None = None
         self._until_boot_s = -math.inf
         self._over = asyncio.Event()
+        self._ids: IdSource | None = None
         self.number = 0
         self.over_because = ""
         self.other: Term | None = None
@@ -112,6 +121,14 @@ class Reign:
         self.hold(asked_boot_s)
         return True
 
+    async def order(self, ids: IdSource) -> None:
+        """Ids of this source sort after those of all reigns before, and those of later reigns after them. Raises what the store does."""
+        bound = await self._store.get(IDS_KEY)
+        if bound is not None:
+            ids.continue_after(int(bound.value))
+        self._ids = ids
+        await self.commit(Transaction(puts=self._bound()))
+
     async def commit(self, transaction: Transaction) -> int:
         """Write within this term; returns the revision. Raises `NotLeading`, with nothing written, when it is over, and what the store does.
 
@@ -143,11 +160,12 @@ class Reign:
 
     async def renew(self) -> None:
         """Hold the term anew from now on; a failure leaves it as it was."""
-        if self.term_s is None:
+        puts = (*self._alive(), *self._bound())
+        if not puts:
             return
         asked_boot_s = self._clock.boot()
         try:
-            await self.commit(Transaction(puts=self._alive()))
+            await self.commit(Transaction(puts=puts))
         except Transient as error:
             log.warning("the term is not renewed: %s", error)
         else:
@@ -179,6 +197,12 @@ class Reign:
             return ()
         return (Put(ALIVE_KEY, self._leader.encode(), self.term_s),)
 
+    def _bound(self) -> tuple[Put, ...]:
+        if self._ids is None:
+            return ()
+        within_s = 2 * BOUND_S if self.term_s is None else self.term_s
+        return (Put(IDS_KEY, str(self._ids.bound(within_s)).encode()),)
+
     def hold(self, asked_boot_s: float) -> None:
         """Lead for a term from that moment, in seconds of the boot clock, less the margin."""
         self._until_boot_s = math.inf if self.term_s is None else asked_boot_s + self.term_s - self.margin_s
@@ -188,7 +212,9 @@ class Reign:
 
     async def _pause(self) -> None:
         """Until the next renewal is due, or the term is lost."""
-        pause_s = None if self.term_s is None else (self.term_s - self.margin_s) / RENEWALS
+        pause_s = BOUND_S if self._ids is not None else None
+        if self.term_s is not None:
+            pause_s = (self.term_s - self.margin_s) / RENEWALS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):
                 await self._over.wait()

@@ -7,7 +7,7 @@ loser computes its change again from the newer row. So there are no locks, and a
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,11 +19,15 @@ from federator.control.record.decoders import decode_spec, decoded, labels_of
 from federator.control.record.holders import HeldCounts
 from federator.control.record.job_index import JobIndex
 from federator.control.record.leadership import Reign
+from federator.control.record.past import Past
+from federator.control.record.rows import ClientKey, Outputs
 from federator.kernel.errors import Bug, NotFound, StoreConflict
+from federator.model.archive import ArchiveFile
+from federator.model.arrays import JobArray
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import BlobOwner, JoinToken, OwnAddress, Token
-from federator.model.jobs import Follows, Job, JobSpec
+from federator.model.jobs import TERMINAL, Job, JobSpec, JobStatus
 from federator.model.ledger import LedgerState, Seal
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
@@ -40,17 +44,6 @@ OWED_A_STOP = frozenset({PlacementStatus.LOST, PlacementStatus.REVOKED})
 """Given up without the site's word: should it come back, it must still be told to stop."""
 
 
-class ClientKey(msgspec.Struct, frozen=True, gc=False):
-    """What a client id was first used for: the jobs it made, and the hash of the body."""
-
-    owner: str
-    client_id: str
-    body_hash: str
-    jobs: tuple[str, ...]
-    name: str
-    at: float
-
-
 class Flag(msgspec.Struct, frozen=True):
     """A switch that a person has thrown, such as `burst-paused`."""
 
@@ -58,23 +51,6 @@ class Flag(msgspec.Struct, frozen=True):
     on: bool
     who: str
     at: float
-
-
-class OutputPart(msgspec.Struct, frozen=True):
-    """What one member collected: the hash and size of a gzipped tar."""
-
-    member: str
-    digest: str
-    size_bytes: int
-
-
-class Outputs(msgspec.Struct, frozen=True):
-    """A job's collected outputs: those of its newest placement that has any, one part per member."""
-
-    job: str
-    placement: str
-    epoch: int
-    parts: tuple[OutputPart, ...]
 
 
 class Spec(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +77,7 @@ TABLES: dict[type, _Table] = {
     JoinToken: _Table("join/", lambda r: r.digest, True),
     PolicySet: _Table("policies/", lambda r: f"{r.version:08d}", True),
     ClientKey: _Table("client/", lambda r: f"{r.owner}/{r.client_id}", True),
+    JobArray: _Table("array/", lambda r: r.id, True),
     Series: _Table("series/", lambda r: series_key(r.owner, r.name), True),
     Flag: _Table("flag/", lambda r: r.name, True),
     OwnAddress: _Table("address/", lambda r: r.name, True),
@@ -108,6 +85,7 @@ TABLES: dict[type, _Table] = {
     Outputs: _Table("outputs/", lambda r: r.job, True),
     BlobOwner: _Table("blob-owner/", lambda r: r.key, True),
     LedgerState: _Table("ledger-state/", lambda _: "", True),
+    ArchiveFile: _Table("archive/", lambda r: r.id, True),
     Event: _Table("event/", lambda r: f"{r.job}/{r.id}", False),
     LedgerEntry: _Table("ledger/", lambda r: r.id, False),
     Seal: _Table("seal/", lambda r: f"{r.number:012d}", False),
@@ -123,6 +101,7 @@ Record = (
     | JoinToken
     | PolicySet
     | ClientKey
+    | JobArray
     | Series
     | Flag
     | OwnAddress
@@ -130,6 +109,7 @@ Record = (
     | Outputs
     | BlobOwner
     | LedgerState
+    | ArchiveFile
     | Seal
     | Event
     | LedgerEntry
@@ -176,6 +156,8 @@ class Records:
         self.join_tokens: dict[str, JoinToken] = {}
         self.policy_sets: dict[str, PolicySet] = {}
         self.client_keys: dict[str, ClientKey] = {}
+        self.job_arrays: dict[str, JobArray] = {}
+        """Arrays that were larger than what is written at once, by id: which of their tasks are no jobs yet."""
         self.series: dict[str, Series] = {}
         """By owner and name."""
         self.flags: dict[str, Flag] = {}
@@ -186,7 +168,11 @@ class Records:
         """By digest and owner."""
         self.ledger_state: dict[str, LedgerState] = {}
         """How far the ledger's chain goes, if there is one: a single row."""
-        self.index = JobIndex(self.jobs)
+        self.archive_files: dict[str, ArchiveFile] = {}
+        """The files of jobs that have ended and are not here any more, by id,"""
+        self.past = Past()
+        """and what somebody has asked of them lately."""
+        self.index = JobIndex(self.jobs, self.job_arrays)
         """The same jobs in order, by owner, queue, status and name."""
         self.held_counts = HeldCounts()
         """How much of them each person and team has."""
@@ -194,6 +180,8 @@ class Records:
         """The tasks of every array, by id."""
         self.runs: dict[str, dict[str, Job]] = {}
         """The jobs of every series' runs, by id."""
+        self.pipelines: dict[str, dict[str, Job]] = {}
+        """The jobs of every pipeline, by id."""
         self.open_jobs: dict[str, Job] = {}
         """Jobs that are not terminal, in order of submission."""
         self.open_placements: dict[str, Placement] = {}
@@ -219,6 +207,7 @@ class Records:
             JoinToken: self.join_tokens,
             PolicySet: self.policy_sets,
             ClientKey: self.client_keys,
+            JobArray: self.job_arrays,
             Series: self.series,
             Flag: self.flags,
             OwnAddress: self.addresses,
@@ -226,6 +215,7 @@ class Records:
             Outputs: self.outputs,
             BlobOwner: self.blob_owners,
             LedgerState: self.ledger_state,
+            ArchiveFile: self.archive_files,
         }
 
     async def load(self) -> None:
@@ -268,9 +258,37 @@ class Records:
     def spec_bytes(self, digest: str) -> bytes:
         """The bytes that the hash is of. Raises `NotFound`."""
         spec = self._specs.get(digest)
-        if spec is None:
+        if spec is not None:
+            return spec.data
+        past = self.past.specs.get(digest)
+        if past is None:
             raise NotFound(f"no spec {digest}")
-        return spec.data
+        return past
+
+    def open_job(self, name: str) -> Job | None:
+        """A job, or a task of an array that is not expanded."""
+        return self.jobs.get(name) or self.index.unexpanded.task(name)
+
+    def has_left(self, array: str) -> bool:
+        """Whether tasks of that array are no jobs yet."""
+        row = self.job_arrays.get(array)
+        return row is not None and bool(row.left)
+
+    def is_over(self, array: str) -> bool:
+        """Whether nothing more will happen to any task of it."""
+        return self.index.task_counts(array).keys() <= TERMINAL
+
+    def known_job(self, name: str) -> Job | None:
+        """The same, or a job of the archive that somebody has asked for."""
+        return self.open_job(name) or self.past.jobs.get(name)
+
+    def known_placement(self, name: str | None) -> Placement | None:
+        """An attempt, also one of such a job."""
+        return self.placements.get(name or "") or self.past.placements.get(name or "")
+
+    def known_outputs(self, job: str) -> Outputs | None:
+        """What a job has left, also one of the archive."""
+        return self.outputs.get(job) or self.past.outputs.get(job)
 
     def specs_labelled(self, labels: dict[str, str]) -> set[str]:
         """Hashes of the specs that have all these labels."""
@@ -278,9 +296,15 @@ class Records:
         return {digest for digest, spec in self._specs.items() if wanted <= labels_of(spec.data).items()}
 
     def unused_specs(self) -> list[str]:
-        """Hashes of specs that no job is of, and none that is just being written."""
+        """Hashes of specs that no job is of, no attempt (a job may be given another spec after it) and none that is just being written."""
         index, relied_on = self.index, self._relied_on
-        return [name for name in self._specs if not index.of_spec(name) and not relied_on[f"spec/{name}"]]
+        others = {array.template.spec_hash for array in self.job_arrays.values()}
+        others.update(placement.spec_hash for placement in self.placements.values())
+        return [
+            name
+            for name in self._specs
+            if not index.of_spec(name) and name not in others and not relied_on[f"spec/{name}"]
+        ]
 
     def has_spec(self, digest: str) -> bool:
         """Whether that spec is stored already."""
@@ -288,14 +312,24 @@ class Records:
 
     def followed(self, job: Job) -> Iterator[Job]:
         """The jobs that this one must follow, as far as their records live; of an array, all its tasks."""
-        for before, _ in self.predecessors(job):
-            yield from before
-
-    def predecessors(self, job: Job) -> Iterator[tuple[list[Job], Follows]]:
-        """The same one by one, with what each must come to."""
-        for name, how in job.follows():
+        for name in job.after:
             before = self.jobs.get(name)
-            yield [before] if before is not None else list(self.arrays.get(name, {}).values()), how
+            yield from (before,) if before is not None else self.arrays.get(name, {}).values()
+
+    def predecessors(self, job: Job) -> Iterator[tuple[str, bool | None]]:
+        """The jobs and arrays that this one must follow, and whether each has come to what it must; None while it still may. Takes no longer for many tasks."""
+        for name, how in job.follows():
+            before = self.open_job(name) or self.index.unexpanded.past(name)
+            yield name, how.met((before.status,) if before is not None else self.index.task_counts(name))
+
+    def one_of(self, name: str, statuses: Collection[JobStatus]) -> Job | None:
+        """A job, or the first task of an array, that is in one of these."""
+        job = self.open_job(name) or self.index.unexpanded.past(name)
+        if job is not None:
+            return job if job.status in statuses else None
+        found = (ids[0] for status in statuses for ids in self.index.tasks(name, status))
+        first = min(found, default=None)
+        return self.index.unexpanded.one_of(name, statuses) if first is None else self.jobs[first]
 
     def may_run(self, placement: Placement) -> bool:
         """Whether anything of the placement may run: not while it is only reserved, nor before its lease's agent has joined."""
@@ -376,6 +410,8 @@ class Records:
         if isinstance(row, Job):
             self._share_words(row)
             self.index.put(self.jobs.get(row.id), row)
+        elif isinstance(row, JobArray):
+            self.index.put_array(self.job_arrays.get(row.id), row)
         rows, name = self._kinds[type(row)], TABLES[type(row)].key(row)
         self.held_counts.note(rows.get(name), row)
         rows[name] = row
@@ -385,6 +421,8 @@ class Records:
                 self.arrays.setdefault(row.array, {})[row.id] = row
             if row.series is not None:
                 self.runs.setdefault(series_key(row.owner, row.series), {})[row.id] = row
+            if row.pipeline is not None:
+                self.pipelines.setdefault(row.pipeline, {})[row.id] = row
         elif isinstance(row, Placement):
             owed_a_stop = not row.stop_acknowledged and (row.status in OWED_A_STOP or bool(row.parts))
             _hold(self.open_placements, row.id, row, wanted=not row.ended or owed_a_stop)
@@ -408,12 +446,16 @@ class Records:
         self.held_counts.note(former, None)
         self.open_jobs.pop(name, None)
         self.open_placements.pop(name, None)
+        if isinstance(former, JobArray):
+            self.index.unexpanded.drop(former)
         if isinstance(former, Job):
             self.index.drop(former)
             if former.array is not None:
                 _leave(self.arrays, former.array, name)
             if former.series is not None:
                 _leave(self.runs, series_key(former.owner, former.series), name)
+            if former.pipeline is not None:
+                _leave(self.pipelines, former.pipeline, name)
 
 
 def _leave(groups: dict[str, dict[str, Job]], group: str, name: str) -> None:

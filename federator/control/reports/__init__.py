@@ -4,6 +4,6 @@
 - `statuses`: what sites say of placements becomes the jobs' story; `outcomes` says what becomes of a job, by cause.
 - `gangs`: what several members say of one placement, folded into one. `refusals`: where a job came to nothing before it began.
 - `fencing`: when time alone proves that work is over.
-- `measurements`: what running work really uses.
+- `measurements`: what running work really uses. `gpu_use`: how busy each GPU is, and over time.
 - `history`: how long jobs have run.
 """

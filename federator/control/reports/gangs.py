@@ -6,7 +6,7 @@ comes out of here is the report that a single member would have made of the whol
 
 A gang is first *reserved* on all its members, and told to run when each has accepted. Until then nothing of it can run anywhere, so it may end, and
 its job be placed anew, on any member's refusal or silence. After that it ends only when every part is proven over. The first part that ends
-otherwise than well makes the others stop, and how it ended is how the gang did. Pure.
+otherwise than well makes the others stop, and how it ended is how the gang did; so does the part of rank 0 where its end is the job's. Pure.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from federator.model.jobs import FIRST
 from federator.model.lifecycle import TOLD, advance, allows
 from federator.model.placements import (
     PLACEMENT_ENDED,
@@ -159,6 +160,9 @@ def _settle(placement: Placement, at: float) -> GangStatus:
     if failed is not None and placement.order is Order.RUN:
         why = f"{_told_by(placement, failed)}: the rest of the gang cannot go on without it"
         placement = replace(placement, order=Order.STOP, order_reason=why, ended_first=failed.member)
+    elif placement.order is Order.RUN and _decided(placement):
+        why = f"rank 0 at {placement.members[0]} has ended, which is the end of the job"
+        placement = replace(placement, order=Order.STOP, order_reason=why, ended_first=placement.members[0])
     if all(part.ended for part in parts):
         return GangStatus(placement, _end(placement, at))
     if placement.order is Order.STOP:
@@ -195,7 +199,7 @@ def _reserved(placement: Placement, at: float) -> GangStatus:
 
 def _late(placement: Placement, at: float) -> GangStatus:
     """Words on a gang that is over: only that every part has succeeded after all still counts."""
-    if _all_succeeded(placement.parts) and allows(placement.status, TOLD[PlacementStatus.SUCCEEDED]):
+    if _succeeded(placement) and allows(placement.status, TOLD[PlacementStatus.SUCCEEDED]):
         return GangStatus(placement, _end(placement, at))
     return GangStatus(placement)
 
@@ -220,7 +224,7 @@ def _end(placement: Placement, at: float) -> PlacementReport:
     parts = placement.parts
     part = _culprit(placement)
     status, cause = part.status, part.cause
-    well = _all_succeeded(parts)
+    well = _succeeded(placement)
     if status is PlacementStatus.SUCCEEDED and not well:
         # Lost, and back with a success: too late, the others were stopped for it.
         status, cause = PlacementStatus.LOST, Cause.CUT_OFF
@@ -246,8 +250,8 @@ def _end(placement: Placement, at: float) -> PlacementReport:
 
 def _culprit(placement: Placement) -> Part:
     """The part whose end is that of the gang: the one that made the others stop, else a lost one, else any that did not end well."""
-    first = placement.part(placement.ended_first)
-    if first is not None and not _all_succeeded(placement.parts):
+    first = _leading(placement) if _decided(placement) else placement.part(placement.ended_first)
+    if first is not None and (_decided(placement) or not _all_succeeded(placement.parts)):
         return first
     return min(
         placement.parts,
@@ -280,6 +284,22 @@ def _failed(part: Part) -> bool:
 
 def _all_succeeded(parts: tuple[Part, ...]) -> bool:
     return all(part.status is PlacementStatus.SUCCEEDED for part in parts)
+
+
+def _succeeded(placement: Placement) -> bool:
+    return _decided(placement) or _all_succeeded(placement.parts)
+
+
+def _decided(placement: Placement) -> bool:
+    """Whether it has succeeded by the end of rank 0, whatever becomes of the others."""
+    return placement.success == FIRST and _leading(placement).status is PlacementStatus.SUCCEEDED
+
+
+def _leading(placement: Placement) -> Part:
+    """The part that has rank 0."""
+    part = placement.part(placement.members[0])
+    assert part is not None
+    return part
 
 
 def _first(ranks: tuple[RankStatus, ...]) -> RankStatus | None:

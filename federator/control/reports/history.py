@@ -1,13 +1,13 @@
 """How long jobs have run, and how far that was from what their users said: what forecasts are made of.
 
 By queue and name, for work of one name is alike; of each owner also one error of each name, for what is new. Names that ran on several
-GPU models tell the speeds of these, of each other and of what is new in their queue or of their owner. Rebuilt from the records at start,
-so that it needs no rows of its own; bounded per name, owner and queue.
+GPU models tell the speeds of these, of each other and of what is new in their queue or of their owner. Rebuilt at start from the records and
+then, in the background, from the archive, so that it needs no rows of its own; bounded per name, owner and queue.
 """
 
 import math
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from federator.control.record.records import Records
@@ -67,16 +67,23 @@ class History:
         for job in sorted(records.jobs.values(), key=lambda job: job.finished_at or 0.0):
             self.learn(job, records)
 
-    def learn(self, job: Job, records: Records) -> None:
+    def learn_older(self, jobs: Iterable[Job], records: Records) -> None:
+        """Learn from jobs that ended before all that is known, the newest first: what there is room for."""
+        for job in jobs:
+            self.learn(job, records, older=True)
+
+    def learn(self, job: Job, records: Records, *, older: bool = False) -> None:
         """Take note of a job that succeeded; others teach nothing about run times."""
         if job.status is not JobStatus.SUCCEEDED or job.started_at is None or job.finished_at is None:
             return
-        key, spec = (job.queue, job.kin), records.spec(job.spec_hash)
-        placement = records.placements.get(job.placement or "")
+        key = (job.queue, job.kin)
+        if older and len(self._runs[key]) == KEPT:
+            return
+        spec, placement = records.spec(job.spec_hash), records.known_placement(job.placement)
         form, model = (placement.form, placement.model) if placement is not None else (0, "")
         run_s = job.saved_s + max(0.0, job.finished_at - job.started_at) * spec.pace(form, model)
         run = _run(job, spec, run_s, form, model)
-        self._runs[key].append(run)
+        (self._runs[key].appendleft if older else self._runs[key].append)(run)
         self._learned[key] += 1
         self._news.add(key)
         self._compare(job.owner, key, spec)

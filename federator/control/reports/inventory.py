@@ -7,14 +7,17 @@ not be planned on as if it were fresh.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from federator.control.record.records import Records
+from federator.control.reports.gpu_use import GpuUses
 from federator.control.reports.measurements import Measurements
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NoCapacity
 from federator.kernel.quantities import format_duration
 from federator.model.capacity import IN_PARTS, Offer
 from federator.model.lifecycle import advance, allows
-from federator.model.sites import Member, SiteReport, SiteStatus
+from federator.model.sites import GpuUse, Member, SiteReport, SiteStatus
 from federator.settings import LimitSettings, LinkSettings
+from federator.wire.link import Sample
 
 
 @dataclass
@@ -39,11 +42,9 @@ class MemberReport:
 class Inventory:
     """Sessions and reports by member, offers by provider."""
 
-    def __init__(
-        self, clock: Clock, settings: LinkSettings, limits: LimitSettings, measurements: Measurements
-    ) -> None:
-        self.measurements, self.measured = measurements, measurements.hear
-        """What ranks use: told by a member, and no plan depends on it."""
+    def __init__(self, clock: Clock, settings: LinkSettings, limits: LimitSettings, records: Records) -> None:
+        self.measurements, self.gpu_uses = Measurements(records), GpuUses(records, clock)
+        """What ranks use, and how busy GPUs are: told by a member, and no plan depends on it."""
         self._clock = clock
         self._limits = limits
         self._settings = settings
@@ -67,6 +68,11 @@ class Inventory:
         heard.report = None
         heard.heard_boot_s = heard.answered_boot_s = self._clock.boot()
         self._tell()
+
+    def measured(self, member: str, samples: Sequence[Sample], gpus: Sequence[GpuUse] = ()) -> None:
+        """What a member says of what ranks use, and of its GPUs."""
+        self.measurements.hear(member, samples)
+        self.gpu_uses.hear(member, gpus)
 
     def report(self, member: str, session: str, report: SiteReport) -> None:
         """Fresh telemetry; from an older session it is ignored. Raises `Invalid` where there would be more hosts than are taken."""
@@ -123,6 +129,7 @@ class Inventory:
     def forget(self, member: str) -> None:
         """The member is gone for good."""
         self.members.pop(member, None)
+        self.gpu_uses.forget(member)
         self._tell()
 
     def age_s(self, member: str) -> float | None:

@@ -24,6 +24,7 @@ from federator.model.events import Event
 from federator.model.jobs import Job
 from federator.model.lifecycle import TOLD, allows
 from federator.model.placements import (
+    PLACEMENT_ENDED,
     Cause,
     Order,
     Part,
@@ -31,6 +32,7 @@ from federator.model.placements import (
     PlacementReport,
     PlacementStatus,
 )
+from federator.ports import Blobs
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +46,15 @@ class StatusHandler:
     """Applies agents' statuses to records."""
 
     def __init__(
-        self, records: Records, event_writer: EventWriter, history: History, measurements: Measurements
+        self,
+        records: Records,
+        blobs: Blobs,
+        event_writer: EventWriter,
+        history: History,
+        measurements: Measurements,
     ) -> None:
         self._records = records
+        self._blobs = blobs
         self._measurements = measurements
         self._event_writer = event_writer
         self._history = history
@@ -54,7 +62,11 @@ class StatusHandler:
         self._handlers = OutcomeHandler(records, event_writer)
 
     async def absorb(self, member: str, reports: tuple[PlacementReport, ...]) -> int:
-        """Make these statuses durable; returns the highest number that may be acknowledged."""
+        """Make these statuses durable; returns the highest number that may be acknowledged. Of what is over its agent then forgets the logs."""
+        if self._blobs.GATHERS_LOGS:
+            known = self._records.placements
+            over = {each.placement for each in reports if each.status in PLACEMENT_ENDED} & known.keys()
+            await asyncio.to_thread(self._blobs.keep_logs, over)
         for turn in _one_of_each_job(reports, self._records.placements):
             parts = [turn[at : at + TOGETHER] for at in range(0, len(turn), TOGETHER)]
             if len(parts) == 1:

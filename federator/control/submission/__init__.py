@@ -2,7 +2,9 @@
 
 - `intake`: what users ask for becomes records. `acceptance`: row by row, or the reason why not.
 - `verbs`: cancel, hold, release, requeue, one job or many. `reruns`: what has ended, once more.
-- `intake_checks`: what a queue gives and forbids. `held_capacity`: what may not change while a job holds capacity.
-- `credentials`: variables that look like secrets, which are refused.
+- `expansion`: tasks of large arrays become jobs as others start.
+- `past_work`: what a submission has to do with jobs in the archive. `sources`: what it may read of the outputs of other jobs.
+- `intake_checks`: what a queue gives and forbids. `amended_specs`: what a job that waits needs, changed. `held_capacity`: what may not change while a job holds capacity.
+- `local_jobs`: what a site has admitted by itself while it was cut off.
 - `series`: submitted, paused, ended. `series_runs`: their runs, when they are due; `series_owners`: whether whoever submitted one is still let in.
 """

@@ -11,17 +11,19 @@ from functools import partial
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
-from federator.control.submission.acceptance import Acceptance, Accepted, Submission
+from federator.control.submission.acceptance import Acceptance, Accepted, Entry, Submission
+from federator.control.submission.expansion import PART, Expansion
+from federator.control.submission.past_work import PastWork
 from federator.control.submission.series import SeriesService
-from federator.control.submission.verbs import Acted, Verbs, act_on_many
-from federator.kernel.errors import FederatorError, NotFound
+from federator.control.submission.verbs import Acted, Verbs, act_on_many, act_on_rest
+from federator.kernel.errors import Conflict, FederatorError, NotFound
+from federator.model.arrays import JobArray, Spans
 from federator.model.identity import Caller
-from federator.model.jobs import Job
+from federator.model.jobs import Job, JobSpec
 from federator.wire.http import JobAction, JobPatch, Submitted
 from federator.wire.jobfile import JobRequest
+from federator.wire.steps import StepsRequest
 
-PART = 50
-"""Tasks per transaction: two rows each, beside a few that all share; stores take 120 rows at once."""
 GROUP = 20
 """Jobs per transaction where many come at once: up to five rows each."""
 AHEAD = 2
@@ -32,42 +34,78 @@ class Intake:
     """Requests of people, made into records."""
 
     def __init__(
-        self, records: Records, event_writer: EventWriter, acceptance: Acceptance, series: SeriesService
+        self,
+        records: Records,
+        event_writer: EventWriter,
+        acceptance: Acceptance,
+        series: SeriesService,
+        past: PastWork,
     ) -> None:
+        self._past = past
         self._records = records
         self._event_writer = event_writer
         self.acceptance = acceptance
         self._series = series
         self._verbs = Verbs(records, event_writer, lambda: acceptance.authority)
+        self.expansion = Expansion(records, event_writer)
 
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
     ) -> Submitted:
         """Accept one job, one array, or a series of them. The same client id again gives the first answer. Raises the named refusal otherwise.
 
-        An array larger than one transaction is written in parts, and acknowledged after the last; the first part names all
-        tasks, so that a client that repeats itself after a crash completes the array instead of doubling it.
+        Of an array the first tasks and what is left of it are one transaction; the answer waits until as many of its tasks are jobs as may wait at once.
         """
         if request.repeated is not None:
             return await self._series.submit(caller, request)
+        await self._past.recall(caller, client_id)
+        if request.after:
+            request = await self._past.without_met(caller, request)
         asked = Submission(request, client_id, body_hash)
         accepted: list[Accepted] = []
+        folders = await self.acceptance.folders(request.spec.workdir)
 
         with OnTheWay(self._records.held_counts) as way:
 
             def compute() -> Changes:
                 way.clear()
                 changes = Changes()
-                accepted[:] = [self.acceptance.accept(changes, self.acceptance.entry(caller), asked)]
-                self.acceptance.write(changes, caller, accepted[0].tasks[:PART])
-                way.add(accepted[0].tasks)
+                entry = self.acceptance.entry(caller, folders)
+                accepted[:] = [self.acceptance.accept(changes, entry, asked)]
+                self.acceptance.write(changes, accepted[0])
+                way.add(accepted[0].rows)
                 return changes
 
             await self._records.transact(compute)
             for start in range(PART, len(accepted[0].tasks), PART):
                 part = accepted[0].tasks[start : start + PART]
-                await self._records.transact(partial(self._part, caller, part))
+                await self._records.transact(partial(self.acceptance.part, part))
+        if accepted[0].array is not None:
+            await self.expansion.fill(accepted[0].array.id)
         return accepted[0].answer
+
+    async def submit_steps(
+        self, caller: Caller, asked: StepsRequest, *, client_id: str | None, body_hash: str
+    ) -> Submitted:
+        """Accept all steps of a pipeline in one transaction, or none; as `submit`, with the client id. Raises the named refusal with the step's field."""
+        await self._past.recall(caller, client_id)
+        folders = await self.acceptance.folders(*(step.request.spec.workdir for step in asked.steps))
+        answers: list[Submitted] = []
+        arrays: list[str] = []
+        with OnTheWay(self._records.held_counts) as way:
+
+            def compute() -> Changes:
+                way.clear()
+                changes, entry = Changes(), self.acceptance.entry(caller, folders)
+                answer, made = self.acceptance.accept_steps(changes, entry, asked, client_id, body_hash)
+                answers[:], arrays[:] = [answer], [each.id for each in made if isinstance(each, JobArray)]
+                way.add(tuple(made))
+                return changes
+
+            await self._records.transact(compute)
+        for array in arrays:
+            await self.expansion.fill(array)
+        return answers[0]
 
     async def submit_many(
         self, caller: Caller, requests: Sequence[Submission]
@@ -89,25 +127,29 @@ class Intake:
 
     async def _answers(self, caller: Caller, group: Sequence[Submission]) -> list[Submitted | FederatorError]:
         answers: list[Submitted | FederatorError] = []
+        for asked in group:
+            await self._past.recall(caller, asked.client_id)
         try:
             if len(group) == 1:
                 request, client_id, body_hash = group[0]
                 return [await self.submit(caller, request, client_id=client_id, body_hash=body_hash)]
+            folders = await self.acceptance.folders(*(each.request.spec.workdir for each in group))
             with OnTheWay(self._records.held_counts) as way:
-                await self._records.transact(partial(self._group, caller, group, answers, way))
+                enter = partial(self.acceptance.entry, caller, folders)
+                await self._records.transact(partial(self._group, enter, group, answers, way))
         except FederatorError as error:
             return [error] * len(group)
         return answers
 
     def _group(
         self,
-        caller: Caller,
+        enter: Callable[[], Entry],
         group: Sequence[Submission],
         answers: list[Submitted | FederatorError],
         way: OnTheWay,
     ) -> Changes:
         """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
-        changes, entry = Changes(), self.acceptance.entry(caller)
+        changes, entry = Changes(), enter()
         answers.clear()
         way.clear()
         for asked in group:
@@ -116,14 +158,9 @@ class Intake:
             except FederatorError as error:
                 answers.append(error)
             else:
-                self.acceptance.write(changes, caller, accepted.tasks)
-                way.add(accepted.tasks)
+                self.acceptance.write(changes, accepted)
+                way.add(accepted.rows)
                 answers.append(accepted.answer)
-        return changes
-
-    def _part(self, caller: Caller, tasks: Sequence[Job]) -> Changes:
-        changes = Changes()
-        self.acceptance.write(changes, caller, tasks)
         return changes
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
@@ -132,7 +169,12 @@ class Intake:
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """End it. Cancelling what has ended changes nothing."""
-        return await self._act(caller, JobAction("cancel", (job_id,)), job_id)
+        try:
+            return await self._act(caller, JobAction("cancel", (job_id,)), job_id)
+        except Conflict:
+            if not (job := self._job(job_id)).terminal:
+                raise
+            return job
 
     async def hold(self, caller: Caller, job_id: str) -> Job:
         """Keep it from starting; a running job stops and frees its GPUs. One without a checkpoint is said to start from the beginning."""
@@ -150,9 +192,13 @@ class Intake:
         """Raises what a patch meets at any of these jobs, before one is changed: `Invalid` and `Forbidden`."""
         self._verbs.check(caller, action, jobs)
 
-    def patched(self, caller: Caller, job: Job, patch: JobPatch) -> Job:
-        """A job that waits as a patch would leave it; nothing is written. Raises `Conflict`, `Invalid` and `Forbidden`."""
+    def patched(self, caller: Caller, job: Job, patch: JobPatch) -> tuple[Job, JobSpec]:
+        """A job that waits as a patch would leave it, and its spec; nothing is written. Raises `Conflict`, `Invalid` and `Forbidden`."""
         return self._verbs.patched(caller, job, patch)
+
+    async def act_on_rest(self, caller: Caller, action: JobAction, array: str, places: Spans) -> Acted:
+        """Do it to those tasks of an array at these places that are not expanded. They must be the caller's to change."""
+        return await act_on_rest(self._records, self._verbs, caller, action, array, places)
 
     async def act(self, caller: Caller, action: JobAction, jobs: Sequence[str]) -> Acted:
         """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
@@ -170,7 +216,7 @@ class Intake:
         return await self._change(job_id, compute)
 
     def _job(self, job_id: str) -> Job:
-        job = self._records.jobs.get(job_id)
+        job = self._records.known_job(job_id)
         if job is None:
             raise NotFound(f"no job {job_id}")
         return job

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from federator.control.administration.authority import Authority, Right
+from federator.control.submission.amended_specs import NONE, amends
 from federator.kernel.errors import Invalid, TooMany
 from federator.kernel.quantities import parse_duration_s, parse_usd
 from federator.model.identity import Caller
@@ -16,7 +17,7 @@ from federator.wire.fields import moment_at
 from federator.wire.http import JobPatch
 
 DEFAULT_PRIORITY = 50
-NONE, MUST = "none", "must"
+MUST = "must"
 
 
 class Claim(NamedTuple):
@@ -88,11 +89,11 @@ def deadline_at(terms: QueueTerms, wanted: float | None, now: float) -> float | 
     return now + terms.deadline_budget_s
 
 
-def check_limits(tasks: int, queued: int, limits: LimitSettings) -> None:
-    """Raise the refusal of a submission of so many tasks, while so many jobs are queued."""
-    if queued + tasks > limits.queued_jobs:
+def check_limits(tasks: int, wait: int, queued: int, limits: LimitSettings) -> None:
+    """Raise the refusal of a submission of so many tasks, of which so many wait as jobs at once, while so many jobs are queued."""
+    if queued + wait > limits.queued_jobs:
         most = f"at most {limits.queued_jobs} may be (limits.queued_jobs)"
-        raise TooMany(f"queued jobs would be {queued + tasks}, and {most}", retry_after_s=60.0)
+        raise TooMany(f"queued jobs would be {queued + wait}, and {most}", retry_after_s=60.0)
     if tasks > limits.array_tasks:
         raise Invalid(
             f"{tasks} tasks are more than {limits.array_tasks}", field="$.array", remedy="split the array"
@@ -100,7 +101,7 @@ def check_limits(tasks: int, queued: int, limits: LimitSettings) -> None:
 
 
 def patched(job: Job, patch: JobPatch, authority: Authority, caller: Caller, now: float) -> tuple[Job, str]:
-    """The job after the patch, and what was set, in words. Raises `Invalid` with the field, and `Forbidden` for what `caller` has no right to.
+    """The job after the patch, and what was set, in words; of what it needs and where it may run nothing (`amended_specs`). Raises `Invalid` with the field, and `Forbidden` for what `caller` has no right to.
 
     A right is needed for what is claimed anew: another queue, a higher priority, a higher value, `must`. To ask for less needs none.
     """
@@ -132,10 +133,8 @@ def patched(job: Job, patch: JobPatch, authority: Authority, caller: Caller, now
     elif _claims_more(job, wished):
         rights = _rights(job, job.queue, authority, caller)
         claim(rights, priority=wished.priority, value_usd=wished.value_usd, must=wished.must)
-    if not fields:
-        raise Invalid(
-            "nothing to change", remedy="give priority, deadline, queue, max_cost, max_duration or value"
-        )
+    if not fields and not amends(patch):
+        raise Invalid("nothing to change", remedy=f"give one of {', '.join(JobPatch.__struct_fields__)}")
     what = ", ".join(
         f"{name}={value}" for name, value in msgspec.to_builtins(patch).items() if value is not None
     )

@@ -15,7 +15,7 @@ from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.shares import Limit, Shares
-from federator.control.submission.acceptance import Acceptance
+from federator.control.submission.acceptance import Acceptance, Entry
 from federator.control.submission.series_owners import series_owners
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from federator.model.identity import Caller, Role
@@ -58,11 +58,12 @@ class SeriesService:
         """
         key = series_key(caller.name, request.spec.name)
         repeated: list[bool] = []
+        folders = await self._acceptance.folders(request.spec.workdir)
 
         def compute() -> Changes:
             changes = Changes()
             former = self._records.series.get(key)
-            series = self._from(caller, request, former)
+            series = self._from(self._acceptance.entry(caller, folders), request, former)
             repeated[:] = [series is former]
             if series is not former:
                 changes.put(series)
@@ -82,10 +83,11 @@ class SeriesService:
             paused=said(series, self._event_writer.clock.now(), "") if paused else "",
         )
 
-    def _from(self, caller: Caller, request: JobRequest, former: Series | None) -> Series:
+    def _from(self, entry: Entry, request: JobRequest, former: Series | None) -> Series:
         assert request.repeated is not None
+        caller = entry.caller
         now, every = self._event_writer.clock.now(), request.repeated.every
-        job = self._acceptance.prepare(self._acceptance.entry(caller), request)
+        job = self._acceptance.prepare(entry, request)
         if request.array and len(request.array) > self.limits.array_tasks:
             raise Invalid(
                 f"{len(request.array)} tasks are more than {self.limits.array_tasks}", field="$.array"
@@ -302,12 +304,14 @@ def _is_shown(sight: Sight, series: Series) -> bool:
 
 def newest_run(records: Records, series: Series) -> list[Job]:
     """The jobs of the newest run, as far as they are on record."""
-    return [records.jobs[name] for name in series.last if name in records.jobs]
+    tasks = [job for name in series.last for job in records.arrays.get(name, {}).values()]
+    return tasks or [records.jobs[name] for name in series.last if name in records.jobs]
 
 
 def running(records: Records, series: Series) -> str:
     """The name of the newest run, if it is not over; else an empty text."""
-    return next((job.name for job in newest_run(records, series) if not job.terminal), "")
+    left = (records.job_arrays[name].template.name for name in series.last if records.has_left(name))
+    return next((job.name for job in newest_run(records, series) if not job.terminal), next(left, ""))
 
 
 def _furthest(jobs: list[Job]) -> Job:

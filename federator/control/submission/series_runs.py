@@ -1,8 +1,7 @@
 """The runs of series, submitted when they are due.
 
 A run's job and its series' row are one transaction: whoever leads writes the run with the number that follows, or nothing. So no run comes
-twice, and what was due while nobody led is seen at the next look. A run of many tasks is begun in that transaction and completed after it,
-also by a successor.
+twice, and what was due while nobody led is seen at the next look. What an older version has written of a run of many tasks is completed first.
 """
 
 import asyncio
@@ -13,21 +12,25 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
+from federator.control.record.blob_owners import folder_of
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
-from federator.control.submission.acceptance import Acceptance, Submission
-from federator.control.submission.intake import PART, Intake
+from federator.control.submission.acceptance import Acceptance, Accepted, Submission
+from federator.control.submission.expansion import PART
+from federator.control.submission.intake import Intake
 from federator.control.submission.series import newest_run, running
 from federator.control.submission.series_owners import series_owners
-from federator.kernel.errors import FederatorError, Forbidden, Transient
+from federator.kernel.errors import FederatorError, Forbidden, Transient, Unavailable
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_instant
+from federator.model.arrays import EVERYWHERE
 from federator.model.events import Event
 from federator.model.identity import Token
 from federator.model.jobs import Job, JobSpec
 from federator.model.rules import PolicySet
 from federator.model.series import Filling, Overlap, Series, SeriesStatus, look, submitted
 from federator.telemetry import METRICS
+from federator.wire.http import JobAction
 from federator.wire.jobfile import JobRequest, read_job
 
 log = logging.getLogger(__name__)
@@ -60,6 +63,8 @@ class SeriesRuns:
         self._absent_s = absent_s
         self._owners = series_owners(records, event_writer.clock.now(), absent_s)
         """As of the last look."""
+        self._folder, self._folders = "", frozenset[str]()
+        """The work directory of the series that is seen to, and whether it is here."""
         records.subscribe(self._hear)
 
     def _hear(self, changes: Changes) -> None:
@@ -128,10 +133,9 @@ class SeriesRuns:
         """Submit what is due of it; when it wants to be looked at again."""
         if series.filling is not None:
             await self._fill(key, series.filling)
+        await self._use_folder_of(series.file)
         await self._records.transact(partial(self.step, key))
         series = self._records.series[key]
-        if series.filling is not None:
-            await self._fill(key, series.filling)
         if series.owed_at is not None and series.every.overlap is Overlap.REPLACE:
             await self._end_last(series)
         if series.status is not SeriesStatus.ACTIVE:
@@ -176,7 +180,7 @@ class SeriesRuns:
         try:
             self.acceptance.check_right(
                 self._owners.caller(series),
-                _request(series, series.runs + 1, Filling(series.file, self.event_writer.clock.now())),
+                _request(series, series.runs + 1, series.file, self.event_writer.clock.now()),
             )
         except FederatorError:
             return False
@@ -207,59 +211,64 @@ class SeriesRuns:
         return changes
 
     def _submit(self, changes: Changes, series: Series, due_at: float) -> Series:
-        tasks = self._accept(changes, series, series.runs + 1, Filling(series.file, due_at))
-        self.acceptance.write(changes, self._owners.caller(series), tasks[:PART])
-        filling = Filling(series.file, due_at) if len(tasks) > PART else None
-        done = submitted(series, self.event_writer.clock.now(), tuple(task.id for task in tasks))
-        return replace(done, filling=filling)
+        """The run that is due, under an id that no other run has."""
+        accepted = self._accept(changes, series, series.runs + 1, series.file, due_at)
+        self.acceptance.write(changes, accepted)
+        last = (accepted.answer.array,) if accepted.answer.array else accepted.answer.jobs
+        return submitted(series, self.event_writer.clock.now(), last)
 
-    def _accept(self, changes: Changes, series: Series, number: int, of: Filling) -> list[Job]:
-        """The tasks of a run that are not written yet, under an id that no other run has."""
-        request = _request(series, number, of)
-        asked = Submission(request, f"{series.id}:{number}", content_hash(of.file.encode()))
-        entry = self.acceptance.entry(self._owners.caller(series))
-        accepted = self.acceptance.accept(changes, entry, asked)
-        return [replace(task, series=series.name, due_at=of.due_at) for task in accepted.tasks]
+    def _accept(self, changes: Changes, series: Series, number: int, file: str, due_at: float) -> Accepted:
+        request = _request(series, number, file, due_at)
+        asked = Submission(request, f"{series.id}:{number}", content_hash(file.encode()))
+        if folder_of(file) != self._folder:
+            raise Unavailable("its file has just been changed")
+        entry = self.acceptance.entry(self._owners.caller(series), self._folders)
+        return self.acceptance.accept(changes, entry, asked).of_series(series.name, due_at)
+
+    async def _use_folder_of(self, file: str) -> None:
+        self._folder = folder_of(file)
+        self._folders = await self.acceptance.folders(self._folder)
 
     async def _fill(self, key: str, filling: Filling) -> None:
-        """Write what is left of a run of many tasks."""
-        while True:
-            left: list[Job] = []
-            await self._records.transact(partial(self._next_part, key, filling, left))
-            if len(left) <= PART:
-                return
+        """Write what is left of a run of many tasks that an older version has begun."""
+        await self._use_folder_of(filling.file)
+        while await self._records.transact(partial(self._next_part, key, filling)):
+            pass
 
-    def _next_part(self, key: str, filling: Filling, left: list[Job]) -> Changes:
-        """One more transaction of it; `left` are the tasks that were not written before."""
+    def _next_part(self, key: str, filling: Filling) -> Changes:
+        """One more transaction of it; nothing once all of it is written."""
         changes, series = Changes(), self._records.series[key]
-        left.clear()
         if series.filling != filling:
             return changes
         try:
-            left.extend(self._accept(changes, series, series.runs, filling))
+            accepted = self._accept(changes, series, series.runs, filling.file, filling.due_at)
         except Transient:
             raise
         except FederatorError as error:
-            series = series.noted(self.event_writer.clock.now(), f"a part was refused: {error.describe()}")
-        self.acceptance.write(changes, self._owners.caller(series), left[:PART])
-        changes.put(replace(series, filling=filling if left[PART:] else None))
+            text = f"a part of {series.run(series.runs)} was refused: {error.describe()}"
+            changes.put(replace(series.noted(self.event_writer.clock.now(), text), filling=None))
+            return changes
+        self.acceptance.write(changes, accepted)
+        changes.put(replace(series, filling=filling if accepted.tasks[PART:] else None))
         return changes
 
     async def _end_last(self, series: Series) -> None:
         """Cancel what is left of the newest run: another takes its place once it is gone."""
-        for job in newest_run(self._records, series):
-            if not job.terminal:
-                await self._intake.cancel(self._owners.caller(series), job.id)
+        caller, cancel = self._owners.caller(series), JobAction("cancel", series.last)
+        for array in series.last:
+            await self._intake.act_on_rest(caller, cancel, array, EVERYWHERE)
+        jobs = [job.id for job in newest_run(self._records, series) if not job.terminal]
+        await self._intake.act(caller, cancel, jobs)
 
 
-def _request(series: Series, number: int, of: Filling) -> JobRequest:
+def _request(series: Series, number: int, file: str, due_at: float) -> JobRequest:
     """What a run asks for: its deadline counts from when it is due, and its environment says which run it is."""
     name = series.run(number)
-    request = read_job({**msgspec.json.decode(of.file), "name": name}, now=of.due_at)
+    request = read_job({**msgspec.json.decode(file), "name": name}, now=due_at)
     told = {
         "FEDERATOR_SERIES": series.name,
         "FEDERATOR_RUN": str(number),
-        "FEDERATOR_DUE": format_instant(of.due_at),
+        "FEDERATOR_DUE": format_instant(due_at),
     }
     spec: JobSpec = replace(request.spec, env={**request.spec.env, **told})
     return replace(request, spec=spec)

@@ -4,24 +4,37 @@ Rows only: what has to happen at sites follows from them. Many are written some 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from federator.control.administration.authority import Authority
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
+from federator.control.submission.acceptance import keep_spec
+from federator.control.submission.amended_specs import amended, amends
+from federator.control.submission.expansion import (
+    refuse_more_pieces,
+    refuse_pieces,
+    submitted_by,
+    take_out,
+    unexpanded,
+)
 from federator.control.submission.held_capacity import check_held
 from federator.control.submission.intake_checks import patched
 from federator.kernel.errors import Conflict
+from federator.model.arrays import JobArray, Spans, both, joined, size, without
 from federator.model.identity import Caller
-from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
-from federator.model.lifecycle import allows
+from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReason
+from federator.model.lifecycle import advance, allows
 from federator.model.placements import Placement
 from federator.wire.addresses import label_of_all
 from federator.wire.http import JobAction, JobPatch, Verb
+from federator.wire.jobfile import spec_hash
 
 Do = Callable[[Changes, Caller, Job], bool]
 """Writes what a verb makes of a job; whether it changes anything. Raises `Conflict` where it does not suit the job."""
@@ -37,8 +50,23 @@ class Acted(NamedTuple):
     changed: int
     left: int
     """So many were left as they are, because the verb does not suit them."""
-    because: str
+    left_because: str
     """Why, of the first of those."""
+    because: str
+    """Why the first that was changed is as it is now; empty where none was."""
+
+
+NOTHING = Acted(0, 0, "", "")
+PAST = {"hold": "held", "release": "released"}
+
+
+class Patched(NamedTuple):
+    """A job after a patch, and what was set, in words."""
+
+    job: Job
+    what: str
+    spec: JobSpec | None
+    """Where another one has to be stored with it."""
 
 
 class Verbs:
@@ -68,18 +96,27 @@ class Verbs:
         """Raises `Invalid` and `Forbidden` where a patch suits one of these jobs not; tasks that ask for the same are looked at once."""
         if action.patch is None:
             return
-        now = self._event_writer.clock.now()
         for job in {(each.spec_hash, *_claims(each)): each for each in jobs if not each.terminal}.values():
-            patched(job, action.patch, self._authority(), caller, now)
+            with contextlib.suppress(Conflict):  # it is left as it is
+                self._patched(caller, job, action.patch)
 
-    def patched(self, caller: Caller, job: Job, patch: JobPatch) -> Job:
-        """The job as the patch would leave it; nothing is written. Raises `Conflict` for one that does not wait, `Invalid` and `Forbidden`."""
+    def _patched(self, caller: Caller, job: Job, patch: JobPatch) -> Patched:
+        spec = None
+        if amends(patch):
+            spec = amended(job, self._records.spec(job.spec_hash), patch)
+            job = replace(job, spec_hash=spec_hash(spec))
+        now = self._event_writer.clock.now()
+        return Patched(*patched(job, patch, self._authority(), caller, now), spec)
+
+    def patched(self, caller: Caller, job: Job, patch: JobPatch) -> tuple[Job, JobSpec]:
+        """The job as the patch would leave it, and its spec; nothing is written. Raises `Conflict` for one that does not wait, `Invalid` and `Forbidden`."""
         if job.status not in (JobStatus.PENDING, JobStatus.HELD):
             raise Conflict(
                 f"{job.label} is {job.status}: only what waits can be previewed",
                 remedy="PATCH /v1/jobs/{id} changes it",
             )
-        return patched(job, patch, self._authority(), caller, self._event_writer.clock.now())[0]
+        new = self._patched(caller, job, patch)
+        return new.job, new.spec or self._records.spec(job.spec_hash)
 
     def write(
         self, changes: Changes, caller: Caller, action: JobAction, jobs: Sequence[Job]
@@ -88,10 +125,11 @@ class Verbs:
         changed, refused, do = list[Job](), list[Conflict](), self.of(action)
         for job in jobs:
             try:
-                if do(changes, caller, job):
+                if self._do(changes, caller, do, job):
                     changed.append(job)
             except Conflict as error:
                 refused.append(error)
+        take_out(self._records, changes, (job for job in changed if job.id not in self._records.jobs))
         if changed:
             first = changed[0]
             what = action.verb if action.patch is None else f"update {_in_words(action.patch)}"
@@ -101,27 +139,81 @@ class Verbs:
             )
         return refused
 
+    def _do(self, changes: Changes, caller: Caller, do: Do, job: Job) -> bool:
+        """Do it; a task that is not expanded becomes a job by it, and has then to be taken out of those."""
+        task = None if job.id in self._records.jobs else unexpanded(self._records, job)
+        if task is None:
+            return do(changes, caller, job)
+        refuse_more_pieces(self._records.job_arrays[task.array or ""])
+        begun = self._event_writer.event(task, "submit", submitted_by(task))
+        if not do(changes, caller, task):
+            return False
+        changes.put(begun)
+        return True
+
+    def write_rest(
+        self, changes: Changes, caller: Caller, action: JobAction, array: JobArray, places: Spans
+    ) -> Acted:
+        """Do it to the tasks of an array at these places that are not expanded: to cancel takes some of them, any other verb all."""
+        here, now, template = both(array.left, places), self._event_writer.clock.now(), array.template
+        count, label = size(here), f"{template.name}[{array.indices.at(here)}]"
+        if not here:
+            return NOTHING
+        if action.verb == "cancel":
+            left, cancelled = without(array.left, here), joined((*array.cancelled, *here))
+            refuse_pieces(array, left, cancelled)
+            array = replace(
+                array,
+                left=left,
+                cancelled=cancelled,
+                cancelled_at=now,
+                cancelled_because=f"cancelled by {caller.name}",
+            )
+        elif action.patch is not None:
+            given = self._patched(caller, template, action.patch)
+            template = given.job
+            if given.spec is not None:
+                keep_spec(self._records, changes, template, given.spec)
+        elif not allows(template.status, action.verb):
+            if action.verb == "hold":
+                return NOTHING
+            verb = "held" if action.verb == "release" else "placed"
+            because = f"{label} has not been {verb}: there is nothing to {action.verb}"
+            return Acted(0, count, because, "")
+        else:
+            status, because = advance(template.status, action.verb), f"{PAST[action.verb]} by {caller.name}"
+            template = replace(template, status=status, because=because)
+        changes.put(replace(array, template=template))
+        what = action.verb if action.patch is None else f"update {_in_words(action.patch)}"
+        self._event_writer.act(
+            changes, f"user:{caller.name}", f"{what} {label}", job=array.id, queue=template.queue, owner=template.owner
+        )  # fmt: skip
+        return Acted(count, 0, "", array.cancelled_because if action.verb == "cancel" else template.because)
+
     def placement(self, job: Job) -> Placement | None:
         """Where it is now."""
-        placement = self._records.placements.get(job.placement or "")
+        placement = self._records.known_placement(job.placement)
         return placement if placement is not None and not placement.ended else None
 
     def _update(self, patch: JobPatch, changes: Changes, caller: Caller, job: Job) -> bool:
         """Change what may be changed; a running job's new limit reaches its site."""
         refuse_ended(job)
-        new, what = patched(job, patch, self._authority(), caller, self._event_writer.clock.now())
+        new, what, spec = self._patched(caller, job, patch)
+        if spec is not None:
+            keep_spec(self._records, changes, new, spec)
         changes.put(new, self._event_writer.event(new, "update", f"{caller.name} set {what}"))
         placement = self.placement(job)
         if placement is not None:
             check_held(self._records, placement, job, new)
-            spec = self._records.spec(placement.spec_hash)
-            limit_s = spec.limit_s(new.max_duration_s, placement.form)
-            changes.put(msgspec.structs.replace(placement, max_duration_s=limit_s))
+            placed = self._records.spec(placement.spec_hash)
+            limit_s = placed.limit_s(new.max_duration_s, placement.form)
+            changes.put(replace(placement, max_duration_s=limit_s))
         return True
 
     def _cancel(self, changes: Changes, caller: Caller, job: Job) -> bool:
-        if job.terminal or job.status is JobStatus.CANCELLING:
+        if job.status in (JobStatus.CANCELLED, JobStatus.CANCELLING):
             return False
+        refuse_ended(job, "there is nothing left to cancel")
         because = f"cancelled by {caller.name}"
         outcome = Outcome(TerminalReason.CANCELLED, because)
         job = self._event_writer.job(changes, job, "cancel", because, outcome=outcome)
@@ -192,10 +284,25 @@ def _claims(job: Job) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def refuse_ended(job: Job) -> None:
+def refuse_ended(job: Job, remedy: str = "submit it again to run it again") -> None:
     """Raises `Conflict` for a job that has ended."""
     if job.terminal:
-        raise Conflict(f"{job.label} has ended: {job.status}", remedy="submit it again to run it again")
+        raise Conflict(f"{job.label} has ended: {job.status}", remedy=remedy)
+
+
+async def act_on_rest(
+    records: Records, verbs: Verbs, caller: Caller, action: JobAction, array: str, places: Spans
+) -> Acted:
+    """Do it to those tasks at these places of an array that are not expanded, as one transaction."""
+    acted = [NOTHING]
+
+    def compute() -> Changes:
+        changes, row = Changes(), records.job_arrays.get(array)
+        acted[0] = NOTHING if row is None else verbs.write_rest(changes, caller, action, row, places)
+        return changes
+
+    await records.transact(compute)
+    return acted[0]
 
 
 async def act_on_many(
@@ -208,13 +315,14 @@ async def act_on_many(
 
         def compute() -> Changes:
             changes = Changes()
-            jobs = [records.jobs[name] for name in part if name in records.jobs]
+            jobs = [job for job in map(records.known_job, part) if job is not None]
             refused[:] = verbs.write(changes, caller, action, jobs)
             return changes
 
         changes = await records.transact(compute)
-        changed = sum(isinstance(row, Job) for row in changes.rows.values())
-        return Acted(changed, len(refused), refused[0].describe() if refused else "")
+        changed = [row for row in changes.rows.values() if isinstance(row, Job)]
+        left_because = refused[0].describe() if refused else ""
+        return Acted(len(changed), len(refused), left_because, changed[0].because if changed else "")
 
     parts: list[asyncio.Future[Acted]] = []
     for start in range(0, len(names), PART):
@@ -223,8 +331,9 @@ async def act_on_many(
         parts.append(asyncio.ensure_future(act(names[start : start + PART])))
         await asyncio.sleep(0)
     done = await asyncio.gather(*parts)
-    because = next((each.because for each in done if each.left), "")
-    return Acted(sum(each.changed for each in done), sum(each.left for each in done), because)
+    left_because = next((each.left_because for each in done if each.left), "")
+    because = next((each.because for each in done if each.changed), "")
+    return Acted(sum(each.changed for each in done), sum(each.left for each in done), left_because, because)
 
 
 def _in_words(patch: JobPatch) -> str:

@@ -83,7 +83,11 @@ def _kept_away(job: Job, site: str, now: float, until_at: float) -> Job:
 
 def _leaving(records: Records, now: float) -> Iterator[Leaving]:
     """Placements of ours that have to leave, each with the first moment, by any cause, to tell it to stop."""
-    stopping = [rule for rule in records.policies.rules if isinstance(rule, Opening) and rule.stops]
+    stopping = [
+        rule
+        for rule in records.policies.rules
+        if isinstance(rule, Opening) and rule.stops and not rule.is_over(now)
+    ]
     closings = [(rule, at) for rule in stopping if (at := _closes_at(rule, now)) is not None]
     drained = {site.name: site for site in records.sites.values() if site.drain_by_at is not None}
     for placement in records.open_placements.values():
@@ -119,4 +123,6 @@ def _closes_at(rule: Opening, now: float) -> float | None:
 
 
 def _about(records: Records, rule: Opening, placement: Placement) -> bool:
-    return selects(rule.pools, taken_by(records, placement))
+    job = records.jobs[placement.job]
+    about = rule.concerns(queue=job.queue, owner=job.owner, labels=records.spec(placement.spec_hash).labels)
+    return about and selects(rule.pools, taken_by(records, placement))

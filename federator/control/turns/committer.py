@@ -240,6 +240,7 @@ class Committer:
             because=action.because,
             reason=action.reason,
             moves=action.moves,
+            success=spec.success or "",
             form=form,
         )
 

@@ -104,7 +104,7 @@ class JobViews:
             return False
         if self._records.index.limits.keeps(job):
             return False
-        return all(how.met(before) for before, how in self._records.predecessors(job))
+        return all(met for _, met in self._records.predecessors(job))
 
     def of(self, job: Job) -> JobView:
         """A job on record."""

@@ -207,7 +207,7 @@ class Observer:
             session=of.session,
             region=site.region,
             provider=site.provider,
-            labels=site.labels_with(report),
+            labels=(pool.labels or {}) | site.labels_with(report),
             market=of.member.market,
             **_price(site, of.lease, report, pool.model),
             model=pool.model,

@@ -17,7 +17,7 @@ from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import format_duration
 from federator.model.jobs import Job
 from federator.model.snapshot import JobView, Problem
-from federator.planning.checks import check
+from federator.planning.checks import check_actions
 from federator.planning.plans.greedy import plan_greedily
 from federator.retry import Backoff
 from federator.telemetry import METRICS
@@ -109,7 +109,7 @@ def at_fault(problem: Problem) -> list[tuple[str, Exception]]:
             problem, snapshot=msgspec.structs.replace(problem.snapshot, jobs=jobs), leads=()
         )
         try:
-            check(part, plan_greedily(part))
+            check_actions(part, plan_greedily(part))
         except Exception as error:  # noqa: BLE001 - this is what is looked for
             if len(jobs) > 1:
                 look(jobs[: len(jobs) // 2])

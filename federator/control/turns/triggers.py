@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from federator.control.maintenance.ledger_export import MARK as EXPORTED
-from federator.control.record.records import Changes, ClientKey, Flag, Outputs, Record, Records, Spec
+from federator.control.record.records import Changes, Flag, Record, Records, Spec
+from federator.control.record.rows import ClientKey, Outputs
+from federator.model.archive import ArchiveFile
 from federator.model.events import Event, LedgerEntry
 from federator.model.identity import JoinToken, Token
 from federator.model.jobs import Job, JobStatus
@@ -25,9 +27,24 @@ from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.snapshot import BusyView, OfferView, PoolView
 from federator.planning.plans.resizes import could_use_more
 
-UNREAD = (Event, LedgerEntry, LedgerState, Seal, ClientKey, Spec, Outputs, Token, JoinToken)
+UNREAD = (
+    Event, LedgerEntry, LedgerState, Seal, ClientKey, Spec, Outputs, Token, JoinToken, ArchiveFile
+)  # fmt: skip
 """Rows that no decision reads."""
-OVER = ("job/", "placement/", "event/", "ledger/", "seal/", "spec/", "client/", "outputs/", "token/", "join/")
+OVER = (
+    "job/",
+    "placement/",
+    "event/",
+    "ledger/",
+    "seal/",
+    "spec/",
+    "client/",
+    "outputs/",
+    "token/",
+    "join/",
+    "archive/",
+    "array/",
+)
 """What the keys of rows begin with that are dropped only when they are over."""
 
 PLACED = frozenset({JobStatus.PLACED, JobStatus.STARTING, JobStatus.RUNNING})

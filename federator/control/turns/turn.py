@@ -36,7 +36,7 @@ from federator.kernel.errors import Transient
 from federator.kernel.ids import IdSource
 from federator.model.plans import Place, Plan, Preempt, Waiting
 from federator.model.snapshot import Problem
-from federator.planning.checks import check
+from federator.planning.checks import check_actions
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
 from federator.planning.plans.resizes import next_changes_at
 from federator.ports import Solver
@@ -260,14 +260,14 @@ class Turn:
 
     async def _check(self, decision: Decision) -> Decision:
         """3. The checker proves the plan against its own snapshot; a fatal finding costs the solver the plan, and greedy the action."""
-        faults = fatal_by_subject(check(decision.problem, decision.plan))
+        faults = fatal_by_subject(check_actions(decision.problem, decision.plan))
         if faults and decision.plan.winner != "greedy":
             self._report_fault(decision.plan, faults)
             await self._decisions.record(decision.problem, decision.made, committed=0)
             problem = msgspec.structs.replace(decision.problem, decision=self._ids.new("dec"))
             made = await asyncio.to_thread(plan_greedily, problem)
             decision = Decision(problem, made, made)
-            faults = fatal_by_subject(check(problem, made))
+            faults = fatal_by_subject(check_actions(problem, made))
         if faults:
             self._report_fault(decision.plan, faults)
             kept = tuple(action for action in decision.plan.actions if action.job not in faults)

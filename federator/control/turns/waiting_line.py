@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from federator.control.record.records import Changes, Records
 from federator.control.reports.history import History
+from federator.model.arrays import JobArray
 from federator.model.jobs import Job, JobSpec, PlacementConstraints, Resources
 from federator.model.rules import planned
 from federator.model.snapshot import Lead, Outside, PoolView
@@ -187,6 +188,8 @@ class WaitingLine:
                 self._changed.add(row.id)
                 if row.terminal:
                     self._changed |= self._records.index.followers(row)
+            elif isinstance(row, JobArray) and row.cancelled:
+                self._changed |= self._records.index.followers_of(row)
         self._changed.update(key.removeprefix("job/") for key in changes.deletes if key.startswith("job/"))
 
     def _catch_up(self) -> None:

@@ -1,8 +1,8 @@
 """The independent plan checker: proves a plan against a snapshot, without knowing who made it.
 
 It shares no code with planner or solver: what a plan may do is written here a second time, from the records alone, so that one mistake
-cannot both make and pass a plan. Three callers: the turn proves a plan against the plan's own snapshot; the committer proves it against a
-fresh one and drops the actions that a fatal finding names as stale; tests.
+cannot both make and pass a plan. The turn proves a plan against the plan's own snapshot, and the committer against
+a fresh one; it drops the actions that a fatal finding names as stale. Remarks are for `federator solver check` and tests: no turn makes them.
 
 Actions are judged in order. One with a fatal finding is not applied, so every later action is judged as if it were not there: what is left
 after dropping all blamed actions is valid as it stands. No action may count on what a `Preempt` of the same plan frees.

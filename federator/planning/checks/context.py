@@ -209,7 +209,9 @@ class CheckContext:
         self.caps = tuple(
             rule for rule in snapshot.rules if isinstance(rule, CapRow) and rule.hard and not rule.each
         )
-        self.openings = tuple(rule for rule in snapshot.rules if isinstance(rule, Opening))
+        self.openings = tuple(
+            rule for rule in snapshot.rules if isinstance(rule, Opening) and not rule.is_over(self.now)
+        )
         self.guarantees = tuple(rule for rule in snapshot.rules if isinstance(rule, GuaranteeRow))
         self.preempt_rules = tuple(rule for rule in snapshot.rules if isinstance(rule, PreemptRule))
         self.running_jobs = frozenset(

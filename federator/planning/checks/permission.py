@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from federator.model.capacity import Market
 from federator.model.jobs import APART
-from federator.model.rules import BurstMode, Effect, Filter, Opening, selects
+from federator.model.rules import BurstMode, Effect, Filter, Opening, Window, selects
 from federator.model.snapshot import JobView
 from federator.model.whose import is_among
 from federator.planning.checks.context import (
     TOLERANCE,
     CheckContext,
     Target,
+    concerns,
     expected_run_s,
     extension_usd,
     window_holds,
@@ -109,15 +112,24 @@ def check_filters(context: CheckContext, job: JobView, target: Target) -> Iterat
 def _hours(context: CheckContext, job: JobView, target: Target) -> Iterator[str]:
     """A calendar has it open, and where it stops what runs when it closes, for as long as the job needs that cannot save itself."""
     for rule in context.openings:
-        if not selects(rule.pools, target):
+        reserved_for_it = rule.but_for is not None and concerns(rule.but_for, job)
+        if reserved_for_it or not selects(rule.pools, target):
             continue
         if not _open(rule, context.now):
             yield f"policy {rule.policy} has {target.key} closed at this hour"
         elif rule.stops and not job.saves:
             until = context.now + expected_run_s(job, target)
-            minutes = range(int(context.now // 60) + 1, int(min(until, context.now + LOOK_S) // 60) + 1)
-            if not all(_open(rule, minute * 60.0) for minute in minutes if minute * 60.0 < until):
+            if not all(_open(rule, at) for at in _moments(rule, context.now, until)):
                 yield f"policy {rule.policy} closes {target.key} before the job is done, which cannot save itself"
+
+
+def _moments(rule: Opening, now: float, until: float) -> Iterator[float]:
+    """When to look whether it is closed before `until`: where a closed time begins, and each minute where hours of the week count."""
+    begins = (each.first_at for each in rule.closed if each.first_at is not None)
+    yield from (at for at in begins if now < at < until)
+    if rule.windows or any(replace(each, first_at=None, until_at=None) != Window() for each in rule.closed):
+        first, last = int(now // 60) + 1, int(min(until, now + LOOK_S) // 60) + 1
+        yield from (minute * 60.0 for minute in range(first, last) if minute * 60.0 < until)
 
 
 def _open(rule: Opening, at: float) -> bool:

@@ -216,6 +216,6 @@ def _policies(standing: DecidedWorld, job: JobView) -> tuple[str, ...]:
             }
         denial, cap = world.book.denial(job, place), standing.caps.blocking(job, place)
         names |= {rule.policy for rule in (denial, cap) if rule is not None}
-        names |= {rule.policy for rule in world.book.openings if place.selected_by(rule.pools)}
+        names |= {rule.policy for rule in world.book.hours_of(job, place)}
         names |= {term.policy for term in world.book.surcharges(job, place)}
     return tuple(sorted(names - {""}))

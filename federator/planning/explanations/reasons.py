@@ -119,7 +119,9 @@ class DecidedWorld:
     def closest(self, job: JobView, places: Sequence[int]) -> SiteReason | None:
         """The reason of the place that came furthest: one that passes all filters, where there is any."""
         passing = set(map(self.world.place_of, self.world.open_to(job)))
-        nearest = self.in_order(job, [place for place in places if place in passing] or places)
+        if not (open_to := [place for place in places if place in passing]) and not job.forms:
+            places = self.world.furthest(job, places)
+        nearest = self.in_order(job, open_to or places)
         return self.reason(job, nearest[0]) if nearest else None
 
     def closest_offer(self, job: JobView) -> SiteReason | None:

@@ -164,7 +164,7 @@ def _lifted(job: JobView, at: Candidate, context: FilterContext, reason: Rejecte
         case why.OutsideHours() | why.OfferAvoided() | why.SiteRefused():
             return wait_until(reason.until_at, now).changes
         case why.ClosesSoon() if job.saves:
-            return wait_until(_opens_again_at(at, context, reason), now).changes
+            return wait_until(_opens_again_at(job, at, context, reason), now).changes
         case why.PolicyHours():
             window = context.book.permits_for(job, at)[0].window
             begins_at = changes_at(Opening("", PoolSelector(), (window,)), now) if window else None
@@ -200,8 +200,10 @@ def _permits(policy: str, field: str, *, value: bool | float | str | None) -> tu
     return (ChangeRule(policy, Effect.ALLOW.value, field, value),)
 
 
-def _opens_again_at(at: Candidate, context: FilterContext, soon: why.ClosesSoon) -> float | None:
-    rules = (rule for rule in context.book.openings if at.selected_by(rule.pools) and rule.stops)
+def _opens_again_at(
+    job: JobView, at: Candidate, context: FilterContext, soon: why.ClosesSoon
+) -> float | None:
+    rules = (rule for rule in context.book.hours_of(job, at) if rule.stops)
     closing = (rule for rule in rules if changes_at(rule, context.book.at) == soon.closes_at)
     return changes_at(next(closing), soon.closes_at)
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from federator.kernel.quantities import format_duration as span
+from federator.model.allotments import AllotmentRule
 from federator.model.rights import MAX_PRIORITY, AccessRule, Grant, Members, TeamRule
 from federator.model.rules import (
     CapRow,
@@ -27,6 +28,7 @@ from federator.model.rules import (
 )
 from federator.planning.wording import guaranteed, moment, money
 
+ALWAYS = "every day 00:00-24:00"
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _UNITS = {
     CapUnit.GPUS: "{:g} GPU{} at once",
@@ -77,9 +79,12 @@ def hours(window: Window) -> str:
     """When a window holds."""
     days = "every day" if len(window.days) == len(DAYS) else ", ".join(DAYS[day] for day in window.days)
     begin, end = (f"{minute // 60:02}:{minute % 60:02}" for minute in (window.from_minute, window.to_minute))
+    daily = f"{days} {begin}-{end}"
+    if daily == ALWAYS and window.first_at is not None:
+        daily = ""
     since = "" if window.first_at is None else f" from {moment(window.first_at, 0.0)}"
     until = "" if window.until_at is None else f" until {moment(window.until_at, 0.0)}"
-    return f"{days} {begin}-{end}{since}{until}"
+    return f"{daily}{since}{until}".strip()
 
 
 def _filter(rule: Filter) -> str:
@@ -167,6 +172,7 @@ def _queue(rule: QueueTerms) -> str:
 
 def _opening(rule: Opening) -> str:
     text = f"{where(rule.pools)} takes work"
+    text += f" of others than {whose(rule.but_for)}" if rule.but_for is not None else ""
     text += f" only {'; '.join(hours(each) for each in rule.windows)}" if rule.windows else ""
     text += f", not {'; '.join(hours(each) for each in rule.closed)}" if rule.closed else ""
     return text + (", and stops it then" if rule.stops else "")
@@ -175,6 +181,14 @@ def _opening(rule: Opening) -> str:
 def _team(rule: TeamRule) -> str:
     admins = f"; administered by {Members(users=rule.admins).shown}" if rule.admins else ""
     return f"team {rule.team}: {Members(users=rule.members, groups=rule.groups).shown}{admins}"
+
+
+def _allotment(rule: AllotmentRule) -> str:
+    given = rule.allotment
+    return (
+        f"{', '.join(rule.sites)} by itself, while cut off: queue {given.queue}, {Members(users=given.users).shown}, "
+        f"{given.gpu_h:g} GPU-hours and {given.jobs} jobs a day, each up to {span(given.max_duration_s)}"
+    )
 
 
 def _access(rule: AccessRule) -> str:
@@ -202,4 +216,5 @@ _SAID: dict[type, Callable[[Any], str]] = {
     Opening: _opening,
     TeamRule: _team,
     AccessRule: _access,
+    AllotmentRule: _allotment,
 }

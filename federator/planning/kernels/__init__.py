@@ -47,6 +47,16 @@ def late_shares(*numbers: Any) -> Any:
     return shares.reshape(arrays[0].shape)
 
 
+def put_off_s(*numbers: Any) -> float:
+    """`optimal_stopping.put_off_s`; all numbers are floats. Raises `Unavailable`."""
+    kernel()
+    from federator.planning.kernels import optimal_stopping  # noqa: PLC0415 - see `_load`
+
+    asked: Any = optimal_stopping.put_off_s
+    found: float = asked(*numbers)
+    return found
+
+
 def trouble() -> str:
     """Why nothing can be planned, for people; empty: it can, or nobody has tried to load the kernel."""
     return _failed[-1] if _failed and not _known else ""
@@ -55,13 +65,15 @@ def trouble() -> str:
 def _load() -> None:
     """Whatever goes wrong – no numba, a full disk, a folder that nobody may open – is kept in words."""
     try:
-        from federator.planning.kernels import compiled, decision, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
+        from federator.planning.kernels import compiled, decision, optimal_stopping, tables  # noqa: PLC0415 - nor numba nor numpy before they are wanted
 
         decide: Kernel = decision.decide
         late_shares: Any = decision.late_shares
+        put_off: Any = optimal_stopping.put_off_s
         with cache.alone():
             compiled.call_first(decide, tables.nothing())
             compiled.call_first(late_shares, *[tables.NONE] * 7)
+            compiled.call_first(put_off, 0.0, (0.0, 1.0, 0.0), (0.0, 1.0), (0.0, 1.0, 0.0), 0.0, 0.0)
         if not compiled.unsaved:
             cache.finish()
     except Exception as error:  # noqa: BLE001 - numba raises what it likes

@@ -3,5 +3,5 @@
 - `columns`: the columns and rows of a problem.
 - `starts`: all starts that there could be, now and later. `hours`: rows of what they take of each place's hours. `cap_rows`: rows of caps.
 - `terms`: columns and rows while they are made.
-- `whole_line_rentals`: what a plan of the whole of a long line rents, and what its prices say of work that came since.
+- `whole_line_rentals`: what a plan of the whole of a long line rents.
 """

@@ -5,6 +5,6 @@
   `preference` (lists in order), `proposals` (rentals that wait for a person).
 - `plan_reasons`: why each job starts or waits.
 - `plan_builder`: the plan builder: puts the two together, with when to plan again.
-- `preview`: what would happen to a job that is not submitted yet.
+- `preview`: what would happen to a job that is not submitted yet. `array_preview`: to all tasks of an array.
 - `differences`: two plans, compared.
 """

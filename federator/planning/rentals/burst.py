@@ -51,6 +51,7 @@ class Bursting:
         self.home = home
         self._cases: dict[tuple[str, int], BurstCandidate | BurstRejection] = {}
         self._of_class: dict[tuple[object, ...], BurstCandidate | BurstRejection] = {}
+        self._equivalence_class: dict[str, int | None] = {}
         self._modes = {permit.mode for permit in world.book.permits}
         self.interruptions = Interruptions(world)
         self.gains = Gains(world, home)
@@ -94,6 +95,11 @@ class Bursting:
 
     def equivalence_class(self, job: JobView) -> int | None:
         """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
+        if job.id not in self._equivalence_class:
+            self._equivalence_class[job.id] = self._found_class(job)
+        return self._equivalence_class[job.id]
+
+    def _found_class(self, job: JobView) -> int | None:
         if BurstMode.THRESHOLD in self._modes or not self._misses_at_home(job):
             return None
         home = self.home.get(job.id)
@@ -116,8 +122,9 @@ class Bursting:
             return False
         if self._misses_at_home(job):
             return True
-        waits, value_usd = self.gains.at_home(job).ahead_s > 0.0, self.world.book.value_usd(job)
-        return waits and self.gains.weighed_risk(job) * value_usd > max(LEAST_USD, self._least_usd(job))
+        stake = self.gains.stake(job)
+        waits = stake.home.ahead_s > 0.0
+        return waits and self.gains.weighed_risk(job) * stake.value_usd > max(LEAST_USD, self._least_usd(job))
 
     def _least_usd(self, job: JobView) -> float:
         """The least that any rental for it costs, infinite where nothing is open to it: whoever risks less need not be asked about each offer. Found once for each class."""
@@ -257,7 +264,8 @@ class Bursting:
 
     def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
         """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
-        value_usd, home = self.world.book.value_usd(job), self.gains.at_home(job)
+        stake = self.gains.stake(job)
+        value_usd, home = stake.value_usd, stake.home
         if value_usd <= 0.0 or spare_s <= 0.0:
             return max(0.0, spare_s)
         if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for

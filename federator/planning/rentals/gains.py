@@ -7,15 +7,17 @@ tried each turn some always look good for everybody else, so that far too much w
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from federator.model.reasons import GainsLess
 from federator.model.snapshot import JobView
+from federator.planning.kernels.chances import late_share
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.rentals.candidate import BurstCandidate, BurstRejection, HomeForecast
 from federator.planning.rentals.optimal_stopping import AtHome
 from federator.planning.rules.permits import bill_usd
 from federator.planning.rules.rulebook import NEVER_WAIT_H
-from federator.planning.world.chances import late_share
+from federator.planning.world.chances import spread_of
 from federator.planning.world.prices import worth_usd
 from federator.planning.world.problem import World
 
@@ -25,6 +27,17 @@ LEAST_SURER, MOST_SURE = 0.05, 0.995
 """Where a deadline is hardly likelier to be met for renting, no value of it is advised; where it is sure to be, that is not said."""
 
 
+class Stake(NamedTuple):
+    """What of a job is the same for each rental: itself in form 0, its forecast at home and the chance that it is late there, its deadline's worth, the price of its waiting, its range."""
+
+    job: JobView
+    home: AtHome
+    risk: float
+    value_usd: float
+    wait_usd_h: float
+    spread: tuple[float, float]
+
+
 class Gains:
     """What rentals gain over the forecast at home."""
 
@@ -32,8 +45,20 @@ class Gains:
         """Keep both."""
         self.world = world
         self.home = home
+        self._stakes: dict[str, Stake] = {}
 
-    def at_home(self, job: JobView) -> AtHome:
+    def stake(self, job: JobView) -> "Stake":
+        """What of the job is the same for each rental."""
+        whole = job.of or job
+        known = self._stakes.get(whole.id)
+        if known is None or known.job is not whole:
+            book, home = self.world.book, self._at_home(whole)
+            risk = home.risk(whole, self.world.now)
+            known = Stake(whole, home, risk, book.value_usd(whole), book.wait_usd_h(whole), spread_of(whole))
+            self._stakes[whole.id] = known
+        return known
+
+    def _at_home(self, job: JobView) -> AtHome:
         """How long the job would wait there, and run."""
         home, now = self.home.get(job.id), self.world.now
         if home is None:
@@ -42,7 +67,13 @@ class Gains:
 
     def risk(self, job: JobView) -> float:
         """The chance that the job misses its deadline at home."""
-        return self.at_home(job).risk(job, self.world.now)
+        return self.stake(job).risk
+
+    def _late_there(self, job: JobView, at: Candidate, start_at: float) -> float:
+        """The chance that it does on a machine there, from then on."""
+        if job.deadline_at is None:
+            return 0.0
+        return late_share(job.deadline_at, start_at, at.run_s(job), 0.0, *self.stake(job).spread)
 
     def weighed_risk(self, job: JobView) -> float:
         """The same of what is planned in time there, as it is recorded and checked."""
@@ -50,15 +81,15 @@ class Gains:
 
     def against_risk(self, job: JobView, at: Candidate) -> bool:
         """Whether a job that is planned in time at home, and still waits, is so much surer there that this pays the rent."""
-        if at.offer is None or self.at_home(job).ahead_s <= 0.0:
+        if at.offer is None or self.stake(job).home.ahead_s <= 0.0:
             return False
-        surer = self.weighed_risk(job) - late_share(job, ready_at(at, self.world.now), at.run_s(job))
-        return surer * self.world.book.value_usd(job) > bill_usd(job, at)
+        surer = self.weighed_risk(job) - self._late_there(job, at, ready_at(at, self.world.now))
+        return surer * self.stake(job).value_usd > bill_usd(job, at)
 
     def by_chance(self, job: JobView, at: Candidate) -> bool:
         """Whether the chance that it is in time there is worth the bill, although it is likelier late: how small a chance that may be, is said by what the deadline is worth."""
-        chance = 1.0 - late_share(job, ready_at(at, self.world.now), at.run_s(job))
-        return chance * self.world.book.value_usd(job) > bill_usd(job, at)
+        chance = 1.0 - self._late_there(job, at, ready_at(at, self.world.now))
+        return chance * self.stake(job).value_usd > bill_usd(job, at)
 
     def if_it_pays(
         self, job: JobView, answer: BurstCandidate | BurstRejection
@@ -71,16 +102,14 @@ class Gains:
 
     def usd(self, job: JobView, case: BurstCandidate) -> float:
         """What the rental gains, in USD. A job that can never run at home is spared as long a wait as it would be charged for."""
-        home, book = self.home.get(job.id), self.world.book
+        home, stake = self.home.get(job.id), self.stake(job)
         spared_h = NEVER_WAIT_H if home is None else (home.start_at - self._begins_at(case)) / 3600.0
-        spared_usd = book.wait_usd_h(job) * max(0.0, spared_h) + (home.usd if home is not None else 0.0)
-        return self.surer(job, case) * book.value_usd(job) + spared_usd
+        spared_usd = stake.wait_usd_h * max(0.0, spared_h) + (home.usd if home is not None else 0.0)
+        return self.surer(job, case) * stake.value_usd + spared_usd
 
     def surer(self, job: JobView, case: BurstCandidate) -> float:
         """How much likelier the deadline is met if the job is rented for, as late as it would be, than at home."""
-        return self.risk(job) - late_share(
-            job, self._begins_at(case), self.world.places[case.place].run_s(job)
-        )
+        return self.risk(job) - self._late_there(job, self.world.places[case.place], self._begins_at(case))
 
     def _begins_at(self, case: BurstCandidate) -> float:
         return case.start_at + max(0.0, case.rent_at - self.world.now)

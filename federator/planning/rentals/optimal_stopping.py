@@ -5,22 +5,11 @@ just meet its deadline: there the chance of missing it is one in four. What is c
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 from federator.model.snapshot import JobView
-from federator.planning.kernels.chances import SLIDE_LEAST_S
-from federator.planning.world.chances import late_share, share_late
-
-SOON = 0.4
-"""Of the time that a job is still expected to wait, so large a share passes, and so large a share of such jobs has begun: of forecasts in a simulation of itp02 on 96 A100 one in ten had begun after a
-quarter of the time."""
-FAR_S = 86_400.0
-"""A wait of which nobody knows when it ends counts as a day."""
-STOPS, HALVINGS = 12, 8
-"""So many moments are looked at, and the time before the first that will do is halved so often."""
-STEP_S = 60.0
-"""Of waiting so much longer its cost is asked."""
+from federator.planning import kernels
+from federator.planning.world.chances import late_share, spread_of
 
 
 class AtHome(NamedTuple):
@@ -47,29 +36,9 @@ class Rented(NamedTuple):
 def put_off_s(
     job: JobView, now: float, home: AtHome, rented: Rented, value_usd: float, spare_s: float
 ) -> float:
-    """How long to put renting off; at most `spare_s`, when the planned run would just meet the deadline. `value_usd` is that of the deadline."""
-    late = share_late(job)
-
-    def stops(after_s: float) -> bool:
-        risk = late(rented.start_at + after_s, rented.run_s, 0.0)
-        grows_usd = value_usd * (late(rented.start_at + after_s + STEP_S, rented.run_s, 0.0) - risk)
-        left_s = max(SLIDE_LEAST_S, min(home.ahead_s, FAR_S + after_s) - after_s)
-        at_home = late(now + after_s, rented.run_s if home.run_s == math.inf else home.run_s, 0.0)
-        saves_usd = max(0.0, rented.usd + value_usd * (risk - at_home))
-        return grows_usd > SOON * STEP_S / left_s * saves_usd
-
-    before_s = 0.0
-    for stop in range(STOPS):
-        after_s = spare_s * stop / STOPS
-        if stops(after_s):
-            return _first(before_s, after_s, stops)
-        before_s = after_s
-    return spare_s
-
-
-def _first(before_s: float, after_s: float, stops: Callable[[float], bool]) -> float:
-    """The first moment of those two and between them at which it does, near enough."""
-    for _ in range(HALVINGS):
-        middle_s = (before_s + after_s) / 2.0
-        before_s, after_s = (before_s, middle_s) if stops(middle_s) else (middle_s, after_s)
-    return after_s
+    """How long to put renting off; at most `spare_s`, when the planned run would just meet the deadline. `value_usd` is that of the deadline. Raises `Unavailable`."""
+    deadline_at = math.inf if job.deadline_at is None else job.deadline_at
+    run_s = rented.run_s if home.run_s == math.inf else home.run_s
+    return kernels.put_off_s(
+        now, (deadline_at, *spread_of(job)), (home.ahead_s, run_s), tuple(rented), value_usd, spare_s
+    )

@@ -18,7 +18,7 @@ MOST_LOOKS = 16
 
 def next_start(job: JobView, at: Candidate, book: RuleBook, begin: float) -> float:
     """The first moment from `begin` on at which no calendar keeps the job from starting there; infinite where none is in sight."""
-    rules = [rule for rule in book.openings if at.selected_by(rule.pools)]
+    rules = book.hours_of(job, at)
     for _ in range(MOST_LOOKS):
         later = max((_starts_under(rule, job, at, begin) for rule in rules), default=begin)
         if later in {begin, math.inf}:
@@ -29,10 +29,10 @@ def next_start(job: JobView, at: Candidate, book: RuleBook, begin: float) -> flo
 
 def closure(job: JobView, at: Candidate, book: RuleBook) -> tuple[float, float]:
     """The next time in which no start is possible at an owned place, from when until when; a week stands for ever. Infinite where there is none in sight."""
-    rules = [rule for rule in book.openings if at.selected_by(rule.pools)]
+    rules = book.hours_of(job, at)
     if at.rented or not rules:
         return math.inf, math.inf
-    key = (at.key, at.run_s(job), job.saves, job.grace_s)
+    key = (at.key, at.run_s(job), job.saves, job.grace_s, *(rule.policy for rule in rules if rule.but_for))
     if key not in book.closures:
         closes_at = opens_at = min(_closes_under(rule, job, at, book.at) for rule in rules)
         if closes_at < math.inf:
@@ -69,9 +69,7 @@ def _starts_under(rule: Opening, job: JobView, at: Candidate, begin: float) -> f
 
 def closed_by_calendar(job: JobView, at: Candidate, book: RuleBook) -> OutsideHours | ClosesSoon | None:
     """Why not; None where nothing is in the way."""
-    for rule in book.openings:
-        if not at.selected_by(rule.pools):
-            continue
+    for rule in book.hours_of(job, at):
         change = changes_at(rule, book.at)
         if not takes_work(rule, book.at):
             return OutsideHours(policy=rule.policy, until_at=change)

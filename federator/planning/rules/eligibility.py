@@ -1,10 +1,10 @@
 """Which places are open to which jobs, asked as seldom as can be: jobs that are alike in what a filter reads get its answers together.
 
 A federation has few kinds of request, of queues, of lists of sites, also where no two jobs are the same. What a filter reads of a job is seen while it
-is asked, so no filter has to say so, and a new one is as quick. Whoever wants to know *why* a place is closed asks `feasibility.reject`.
+is asked, so no filter has to say so. A filter is quick if it reads as little as it needs: `JobView.bounded`, say, and not the job's `max_duration_s`. Whoever wants to know *why* a place is closed asks `feasibility.reject`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from federator.model.snapshot import JobView
@@ -24,11 +24,27 @@ class Gates:
         """Places that pass all filters, by index. A filter is asked only of those that pass the ones before it."""
         passing = (1 << len(self._places)) - 1
         for answers in self._filters:
-            known = answers.known(job)
-            while left := passing & ~known.asked:
-                known = answers.ask(job, self._places, self._ground, left)
-            passing &= known.passes
+            passing &= self._passes(answers, job, passing)
         return tuple(_bits(passing))
+
+    def furthest(self, job: JobView, places: Iterable[int], but: str) -> tuple[int, ...]:
+        """Of these places those that pass the most filters, the one called `but` left out."""
+        passing = sum(1 << place for place in places)
+        for answers in self._filters:
+            if answers.name == but:
+                continue
+            left = passing & self._passes(answers, job, passing)
+            if not left:
+                break
+            passing = left
+        return tuple(_bits(passing))
+
+    def _passes(self, answers: "_Answers", job: JobView, among: int) -> int:
+        """Those that pass one filter, of `among` all of them."""
+        known = answers.known(job)
+        while left := among & ~known.asked:
+            known = answers.ask(job, self._places, self._ground, left)
+        return known.passes
 
 
 class _Known:
@@ -44,7 +60,7 @@ class _Answers:
     """One filter, with all that it reads of jobs, and its answers by that."""
 
     def __init__(self, test: Test) -> None:
-        self._test = test
+        self._test, self.name = test, test.name
         self._reads: tuple[str, ...] = ()
         self._by_values: dict[tuple[Any, ...], _Known] = {}
 

@@ -128,9 +128,9 @@ def longest_of(job: JobView, at: Candidate) -> float:
 
 
 def _gpu_model(job: JobView, at: Candidate, context: FilterContext) -> Answer:
-    if not job.gpus or not job.models or at.model in job.models:
+    if not job.gpu_models or at.model in job.gpu_models:
         return None
-    return why.OtherModels(models=job.models, has=at.model if at.gpus else "")
+    return why.OtherModels(models=job.gpu_models, has=at.model if at.gpus else "")
 
 
 def _gpu_memory(job: JobView, at: Candidate, context: FilterContext) -> Answer:

@@ -10,6 +10,8 @@ from federator.model.rules import Opening, Window
 
 AHEAD_DAYS = 8
 _DAY_S = 86400.0
+_ALWAYS = (Window().days, Window().from_minute, Window().to_minute)
+"""Of a window that is not of some hours."""
 
 
 def open_at(window: Window | None, at: float) -> bool:
@@ -47,6 +49,8 @@ def _edges(windows: Iterable[Window], at: float) -> Iterator[float]:
         for edge in (window.first_at, window.until_at):
             if edge is not None and edge > at:
                 yield edge
+        if (window.days, window.from_minute, window.to_minute) == _ALWAYS:
+            continue
         for day in range(AHEAD_DAYS + 1):
             for minute in (window.from_minute, window.to_minute):
                 edge = midnight + day * _DAY_S + minute * 60.0

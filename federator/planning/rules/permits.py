@@ -109,7 +109,7 @@ def price_limit(job: JobView, at: Candidate, context: FilterContext) -> Answer:
 
 def max_duration(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """Nothing bounds what a job without a limit would cost."""
-    if not at.rented or job.max_duration_s is not None:
+    if not at.rented or job.bounded:
         return None
     # Enough for the run as it is forecast; a job in a slower form may run for longer than its file says.
     needs_s = max(job.run_s, job.run_high_s) * min(1.0, job.throughput)
@@ -147,8 +147,10 @@ def worst_usd(job: JobView, at: Candidate) -> float:
 
 def max_cost(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     """In the worst case the job would cost more than it may."""
+    if job.max_cost_usd is None:
+        return None
     moves = at.transfer(job)
-    if job.max_cost_usd is None or not (at.rented or moves.usd):
+    if not (at.rented or moves.usd):
         return None
     left, worst = job.max_cost_usd - job.spent_usd, worst_usd(job, at)
     if worst <= left + 1e-9:

@@ -75,10 +75,19 @@ class RuleBook:
         self.datasets = [r for r in rules if isinstance(r, DatasetRule)]
         self.closures: dict[tuple[object, ...], tuple[float, float]] = {}
         """What `calendars.closure` has found."""
-        self.openings = [r for r in rules if isinstance(r, Opening)]
+        self.openings = [r for r in rules if isinstance(r, Opening) and not r.is_over(at)]
         hard = [r for r in rules if isinstance(r, CapRow) and r.hard and r.each is Each.TOGETHER]
         borrowing = (borrowing_cap(row) for row in self.guarantees)
         self.caps = [*hard, *(cap for cap in borrowing if cap is not None)]
+
+    def hours_of(self, job: JobView, candidate: Candidate) -> list[Opening]:
+        """The calendars that hold for the job at this place."""
+        return [
+            r
+            for r in self.openings
+            if candidate.selected_by(r.pools)
+            and r.concerns(queue=job.queue, owner=job.owner, labels=job.labels)
+        ]
 
     def denial(self, job: JobView, candidate: Candidate) -> Filter | None:
         """The first rule that denies the job this place."""

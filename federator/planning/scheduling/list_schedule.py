@@ -21,13 +21,15 @@ from federator.planning.rules.rulebook import NEVER_WAIT_H
 from federator.planning.scheduling import blocks
 from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.bookings import Booking, Schedule
-from federator.planning.scheduling.model_arrays import ModelArrays, numbers_of
+from federator.planning.scheduling.model_arrays import Floats, ModelArrays, numbers_of
 from federator.planning.scheduling.opportunity_cost import Displacing
 from federator.planning.scheduling.rental_arrays import Cases, cases_of
 from federator.planning.world.prices import Cost
 from federator.planning.world.problem import World
 
 T = TypeVar("T")
+
+JOB_TERMS = ("run", "rent", "wait", "miss", "egress")
 
 ATTEMPTS = 500_000
 """Attempts to start a job at a place after which a schedule stops being exact: what is left is estimated from the backlog."""
@@ -216,6 +218,11 @@ class ListSchedule:
         """Bookings and reasons."""
         return Schedule(LazyDict(self._bookings), LazyDict(self._blocks), self.caps(), self.attempts)
 
+    def usd(self) -> Floats:
+        """What each job costs in all."""
+        total: Floats = np.sum([self.jobs[f"{name}_usd"] for name in JOB_TERMS], axis=0)
+        return total
+
     def costs(self) -> LazyDict[Cost]:
         """Of each job."""
         return LazyDict(self._costs)
@@ -225,7 +232,7 @@ class ListSchedule:
         return LazyDict(self._later)
 
     def _costs(self) -> dict[str, Cost]:
-        names = [*(f"{term}_usd" for term in ("run", "rent", "wait", "miss", "egress")), "late"]
+        names = [*(f"{term}_usd" for term in JOB_TERMS), "late"]
         rows = zip(*(self.jobs[name].tolist() for name in names), strict=True)
         return {
             job.id: Cost(run, rent, wait, miss, egress, bool(late))

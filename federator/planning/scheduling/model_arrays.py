@@ -7,6 +7,7 @@ holds them and these arrays together.
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -68,14 +69,9 @@ class ModelArrays:
         self.jobs = self._jobs()
         self.rows = self._rows()
         self.promises = self._promises()
-        self.way_of: dict[tuple[int, int], int] = {
-            (klass, place): first + number
-            for klass, (first, last) in enumerate(
-                zip(self.classes["first_way"].tolist(), self.classes["last_way"].tolist(), strict=True)
-            )
-            for number, place in enumerate(self.ways["choice"][first:last].tolist())
-        }
+        self._way_of = np.full((len(self.heads), len(world.places) * (1 + self._most_forms())), -1)
         """By class and choice."""
+        self._way_of[self.class_of_way, self.ways["choice"]] = np.arange(len(self.ways))
         self.pair_records = np.array(self.pairs, dtype=t.PAIR)
         self.most_ranks = int(self.ways["nodes"].max(initial=1))
         self.all_ranks = sum(_most_ranks(job) for job in world.jobs)
@@ -89,7 +85,12 @@ class ModelArrays:
 
     def way(self, job: int, place: int) -> int:
         """The way of a job (by its index) by a choice that is open to it; -1 where it is not."""
-        return self.way_of.get((self.klass[job], place), -1)
+        known = self._way_of[self.klass[job]]
+        return int(known[place]) if place < len(known) else -1
+
+    def _most_forms(self) -> int:
+        """Of any job, beside the first."""
+        return max((len(job.forms) for job in self.heads), default=0)
 
     def flags(self, usable: t.Flags) -> tuple[t.Flags, dict[str, int]]:
         """What is only yes or no, in one array, and where each part begins; `usable` is of the rentals."""
@@ -164,24 +165,20 @@ class ModelArrays:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def _ways(self) -> tuple[Records, Records]:
-        world, makes = self.world, _Makes(self.world)
-        money = any(row.unit is CapUnit.USD for row in world.caps.rows)
-        classes, parts = _table(t.CLASS, len(self.heads)), []
-        first = 0
+        world = self.world
+        classes = _table(t.CLASS, len(self.heads))
+        open_to = [(*world.home(job), *world.leases(job), *world.offers(job)) for job in self.heads]
+        first = _firsts([len(choices) for choices in open_to])
+        classes["first_way"], classes["last_way"] = first[:-1], first[1:]
         for klass, job in enumerate(self.heads):
-            places = [*world.home(job), *world.leases(job), *world.offers(job)]
-            ways = makes.choices(job, places)
-            if money:
-                ways["worst_usd"] = [
-                    additional_worst_usd(world.as_form(job, p), world.places[p], world.now) for p in places
-                ]
-            parts.append(ways)
             rows = [number for number, row in enumerate(world.caps.rows) if matches(row.scope, job)]
-            own = classes[klass]
-            own["first_row"], own["last_row"] = len(self.pairs), len(self.pairs) + len(rows)
+            classes["first_row"][klass], classes["last_row"][klass] = (
+                len(self.pairs),
+                len(self.pairs) + len(rows),
+            )
             self.pairs += [(row, 0, 0.0) for row in rows]
-            own["first_way"], own["last_way"] = first, first + len(places)
-            first += len(places)
+        class_of = np.repeat(np.arange(len(self.heads)), np.diff(first))
+        ways = _Options(world, self.heads, class_of, _ints(chain.from_iterable(open_to))).ways()
         classes["gpus"] = [job.gpus_total for job in self.heads]
         classes["frugal"] = [only_deadlines(world.book, job) for job in self.heads]
         classes["forms"] = [bool(job.forms) for job in self.heads]
@@ -194,7 +191,7 @@ class ModelArrays:
         classes["size"] = [size(job) for job in self.heads]
         for name in ("stuck_by", "stuck_at", "asks"):
             classes[name] = -1
-        return np.concatenate(parts) if parts else _table(t.WAY, 0), classes
+        return ways, classes
 
     def _jobs(self) -> Records:
         world = self.world
@@ -231,86 +228,106 @@ class ModelArrays:
         return promises
 
 
-class _Makes:
-    """What of places decides how long jobs run there and what it costs; all places at once."""
+class _Options:
+    """All classes in all their choices at once: how long jobs run there (as `Candidate.run_s` has it) and what it costs (as `prices.cost`)."""
 
-    def __init__(self, world: World) -> None:
-        self.world, self.places, places = world, world.places, world.places
-        self.names = sorted({at.model for at in places})
-        self.model = _ints([self.names.index(at.model) for at in places])
-        self.slower = np.array([SPOT_REWORK if at.market is Market.SPOT else 1.0 for at in places])
-        self.gpus = _ints([at.gpus for at in places])
-        self.usd_gpu_h = np.array([0.0 if at.rented else at.price_usd_gpu_h for at in places])
-        self.usd_h = np.array([at.instance_usd_h for at in places])
-        offers = [at.offer.offer if at.offer else None for at in places]
-        self.offered = np.array([offer is not None for offer in offers], dtype=np.bool_)
-        self.delay_s = np.array([offer.delay_s if offer else 0.0 for offer in offers])
-        self.teardown_s = np.array([offer.teardown_s if offer else 0.0 for offer in offers])
-        self.least_s = np.array([offer.minimum_billing_s if offer else 0.0 for offer in offers])
-        self.surcharged = any(term.kind is PriceKind.POOL for term in world.book.prices)
-        self.doubted = any(at.doubt for at in places)
+    def __init__(self, world: World, heads: Sequence[JobView], klass: Ints, choice: Ints) -> None:
+        """`heads`: the first job of each class; `klass` and `choice` of each way."""
+        self.world, self.choice = world, choice
+        count = max(1, len(world.places))
+        self.place, form = choice % count, choice // count
+        asked, self.view = np.unique(np.column_stack((klass, form)), axis=0, return_inverse=True)
+        self.views = [world.as_form(heads[k], number * count) for k, number in asked.tolist()]
+        """Each class in each of its forms."""
+        places = tuple(world.places)
+        self.pairs = [
+            (self.views[view], places[place])
+            for view, place in zip(self.view.tolist(), self.place.tolist(), strict=True)
+        ]
 
-    def choices(self, job: JobView, choices: Sequence[int]) -> Records:
-        """The job's class, each way in the form of its choice."""
-        if not job.forms:
-            ways = self.ways(job, _ints(choices))
-            ways["choice"] = choices
+    def ways(self) -> Records:
+        """One record each."""
+        ways, places, of = _table(t.WAY, len(self.choice)), self.world.places, self.place
+        if not len(ways):
             return ways
-        ways, by_form = _table(t.WAY, len(choices)), _ints(map(self.world.form_of, choices))
-        for form in np.unique(by_form).tolist():
-            mine = np.flatnonzero(by_form == form).tolist()
-            view = self.world.as_form(job, choices[mine[0]])
-            ways[mine] = self.ways(view, _ints(self.world.place_of(choices[index]) for index in mine))
-        ways["choice"] = choices
-        ways["longer_s"] = [longer_s(self.world.as_form(job, c), self.world.places[c]) for c in choices]
-        before = [self.world.precedence(job, choice) for choice in choices]
-        ways["option"] = [first // OPTION for first, _ in before]
-        ways["first"] = [first for first, _ in before]
-        ways["if_late"] = [late for _, late in before]
-        return ways
-
-    def ways(self, job: JobView, places: Ints) -> Records:
-        """The job's class at these places: times as `Candidate.run_s` has them, prices as `prices.cost`."""
-        ways = _table(t.WAY, len(places))
-        ways["place"], ways["nodes"] = places, job.nodes
-        ways["gpus"], ways["cpus"], ways["memory"] = job.gpus, job.cpus_milli, job.memory_mib
-        ways["apart"] = job.apart
-        ways["left_over"] = self.gpus[places] - job.gpus
-        speeds = [max(job.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in self.names]
-        by_speed = np.array(speeds, dtype=np.float64)[self.model[places]]
-        run_s = np.maximum(LEAST_RUN_S, job.run_s / by_speed * self.slower[places])
-        moved = []
-        if job.inputs:
-            moved = [self.world.places[place].transfer(job) for place in places.tolist()]
-            run_s = run_s + [each.seconds for each in moved]
-            ways["egress_usd"] = [each.usd for each in moved]
-        ways["run_s"] = run_s
-        ways["gpus_total"] = job.gpus_total
+        ways["place"], ways["choice"] = of, self.choice
+        sizes = {"gpus": "gpus", "nodes": "nodes", "cpus": "cpus_milli", "memory": "memory_mib"}
+        for name, field in (sizes | {"apart": "apart", "gpus_total": "gpus_total"}).items():
+            ways[name] = self._of_views(getattr(view, field) for view in self.views)
+        ways["left_over"] = _ints(at.gpus for at in places)[of] - ways["gpus"]
         ways["closes"] = ways["opens"] = np.inf
         if self.world.book.openings:
-            book, made = self.world.book, self.world.places
-            shut = [closure(job, made[place], book) for place in places.tolist()]
-            ways["closes"], ways["opens"] = zip(*shut, strict=True) if shut else ((), ())
-        whole, charged_s = job.of or job, run_s
-        if whole is not job:
-            charged_s = np.maximum(LEAST_RUN_S, whole.run_s / by_speed * self.slower[places])
-            if moved:
-                charged_s = charged_s + [each.seconds for each in moved]
-        run_usd = gpus_usd(self.usd_gpu_h[places], whole.gpus_total, charged_s)
-        if self.surcharged:
-            book, made = self.world.book, self.world.places
-            added = np.array([book.surcharge_usd_gpu_h(job, made[place]) for place in places.tolist()])
-            run_usd = run_usd + gpus_usd(added, size(whole), charged_s)
-        if self.doubted:
-            book, made = self.world.book, self.world.places
-            run_usd = run_usd + [doubt_usd(book, job, made[place]) for place in places.tolist()]
-        ways["run_usd"] = run_usd
-        ways["machines"] = 1
-        for index in np.flatnonzero(self.offered[places]).tolist():
-            ways["machines"][index] = machines(job, self.places[places[index]])
-        paid_s = np.maximum(self.least_s[places], self.delay_s[places] + run_s + self.teardown_s[places])
-        ways["whole_usd"] = machines_usd(self.usd_h[places], ways["machines"], paid_s)
+            shut = [closure(job, at, self.world.book) for job, at in self.pairs]
+            ways["closes"], ways["opens"] = zip(*shut, strict=True)
+        if any(row.unit is CapUnit.USD for row in self.world.caps.rows):
+            ways["worst_usd"] = [additional_worst_usd(job, at, self.world.now) for job, at in self.pairs]
+        self._precede(ways)
+        self._price(ways)
         return ways
+
+    def _of_views(self, values: Iterable[float]) -> Floats:
+        """What each view has, by way."""
+        found: Floats = np.array(list(values), dtype=np.float64)[self.view]
+        return found
+
+    def _precede(self, ways: Records) -> None:
+        """What jobs of several forms prefer."""
+        several = self._of_views(bool((view.of or view).forms) for view in self.views)
+        for index in np.flatnonzero(several).tolist():
+            (view, at), way = self.pairs[index], ways[index]
+            way["longer_s"] = longer_s(view, at)
+            way["first"], way["if_late"] = self.world.precedence(view, int(self.choice[index]))
+            way["option"] = way["first"] // OPTION
+
+    def _price(self, ways: Records) -> None:
+        """Run times and prices, by what of a place decides them."""
+        world, places, of = self.world, self.world.places, self.place
+        names = sorted({at.model for at in places})
+        speeds = np.array(
+            [[max(view.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in names] for view in self.views]
+        )
+        speed = speeds[self.view, _ints(names.index(at.model) for at in places)[of]]
+        slower = np.array([SPOT_REWORK if at.market is Market.SPOT else 1.0 for at in places])[of]
+        moved_s = np.zeros(len(ways))
+        for index in np.flatnonzero(self._of_views(bool(view.inputs) for view in self.views)).tolist():
+            job, at = self.pairs[index]
+            moved = at.transfer(job)
+            moved_s[index], ways["egress_usd"][index] = moved.seconds, moved.usd
+        run_s = self._of_views(view.run_s for view in self.views)
+        ways["run_s"] = np.maximum(LEAST_RUN_S, run_s / speed * slower) + moved_s
+        wholes = [view.of or view for view in self.views]
+        charged_s = self._of_views(whole.run_s for whole in wholes)
+        charged_s = np.maximum(LEAST_RUN_S, charged_s / speed * slower) + moved_s
+        usd_gpu_h = np.array([0.0 if at.rented else at.price_usd_gpu_h for at in places])[of]
+        run_usd = gpus_usd(usd_gpu_h, self._of_views(whole.gpus_total for whole in wholes), charged_s)
+        if any(term.kind is PriceKind.POOL for term in world.book.prices):
+            added = np.array([world.book.surcharge_usd_gpu_h(job, at) for job, at in self.pairs])
+            run_usd = run_usd + gpus_usd(added, self._of_views(size(whole) for whole in wholes), charged_s)
+        if any(at.doubt for at in places):
+            run_usd = run_usd + [doubt_usd(world.book, job, at) for job, at in self.pairs]
+        ways["run_usd"] = run_usd
+        self._bill(ways)
+
+    def _bill(self, ways: Records) -> None:
+        """The machines that offers take, and their rent."""
+        places, of = self.world.places, self.place
+        offers = [at.offer.offer if at.offer else None for at in places]
+        ways["machines"] = 1
+        rented = np.flatnonzero(np.array([offer is not None for offer in offers], dtype=bool)[of])
+        sizes = ways[["nodes", "gpus", "cpus", "memory", "apart"]][rented].tolist()
+        known: dict[tuple[object, int], int] = {}
+        for index, *alike in zip(rented.tolist(), sizes, of[rented].tolist(), strict=True):
+            asked = alike[0], alike[1]
+            if asked not in known:
+                known[asked] = machines(*self.pairs[index])
+            ways["machines"][index] = known[asked]
+        delay_s, teardown_s, least_s = (
+            np.array([getattr(offer, name) if offer else 0.0 for offer in offers])[of]
+            for name in ("delay_s", "teardown_s", "minimum_billing_s")
+        )
+        paid_s = np.maximum(least_s, delay_s + ways["run_s"] + teardown_s)
+        usd_h = np.array([at.instance_usd_h for at in places])[of]
+        ways["whole_usd"] = machines_usd(usd_h, ways["machines"], paid_s)
 
 
 def _most_ranks(job: JobView) -> int:

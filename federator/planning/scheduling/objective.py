@@ -8,7 +8,9 @@ and pays, is charged that rental: renting early has no advantage over renting as
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from federator.model.snapshot import JobView
 from federator.planning.rentals.burst import Bursting
@@ -17,6 +19,7 @@ from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.scheduling.list_schedule import carry_out
+from federator.planning.scheduling.model_arrays import Floats
 from federator.planning.scheduling.opportunity_cost import Displacing
 from federator.planning.world.prices import Cost
 from federator.planning.world.problem import World
@@ -47,6 +50,8 @@ class Scored:
     later: Mapping[str, BurstCandidate]
     rents: tuple[str, ...] = ()
     """Jobs that something is rented for."""
+    usd: Floats = field(default_factory=lambda: np.empty(0), compare=False)
+    """What each job costs in all, in the order of the world's jobs."""
 
     def booking(self, job: str) -> Booking | None:
         """The job's place in the schedule that follows."""
@@ -99,6 +104,7 @@ class Evaluator:
             total=round(sum(terms.values()), 6),
             terms=terms,
             costs=carried.costs(),
+            usd=carried.usd(),
             schedule=carried.schedule(),
             caps=carried.caps(),
             later=carried.later(),

@@ -7,7 +7,7 @@ from federator.model.capacity import Market
 from federator.model.whose import TEAM, Whose, in_words
 from federator.planning.wording import gpus, moment, money
 from federator.planning.wording.words import Words, phrase, word
-from federator.wire.needs import DATA, FORMS, IMAGES, TOGETHER
+from federator.wire.needs import DATA, FORMS, IMAGES, LAUNCHERS, OUTPUTS, TOGETHER
 
 WITHOUT_TOGETHER = "leave placement.together out"
 
@@ -149,7 +149,15 @@ def _ability_missing(why: r.AbilityMissing, _now: float) -> Words:
             "the job has inputs, or a checkpoint.uri, and it cannot bring data",
             f"an operator of {why.site} adds data to its site file",
         ),
+        OUTPUTS: (
+            "the job reads the outputs of another, which only agents of plain hosts and of Slurm bring, from this version on",
+            f"upgrade the agents of {why.site}, or hand the data on through a store that both jobs reach",
+        ),
         TOGETHER: ("its agent is too old for a job that says how its nodes lie", WITHOUT_TOGETHER),
+        LAUNCHERS: (
+            "its agent is too old for a job with a framework, or with success: first",
+            f"upgrade the agents of {why.site}",
+        ),
         FORMS: (
             "its agent is too old for a job that may run in several forms",
             f"upgrade the agents of {why.site}",

@@ -1,7 +1,6 @@
 """How likely a job is to miss its deadline: `kernels.chances`, asked of a job."""
 
 import math
-from collections.abc import Callable
 
 from federator.model.snapshot import JobView
 from federator.planning.kernels import chances
@@ -14,22 +13,14 @@ MOST_STEEP = 50.0
 """Beyond this the chance is nothing, or all; powers stay numbers."""
 
 
-def share_late(job: JobView) -> Callable[[float, float, float], float]:
-    """`late_share` of one job, by start, run and wait: for who asks often."""
-    if job.deadline_at is None:
-        return lambda _start_at, _run_s, _waits_s: 0.0
-    deadline_at, (typical, steep) = job.deadline_at, spread_of(job)
-    return lambda start_at, run_s, waits_s: chances.late_share(
-        deadline_at, start_at, run_s, waits_s, typical, steep
-    )
-
-
 def late_share(job: JobView, start_at: float, run_s: float, waits_s: float = 0.0) -> float:
     """How likely a job that is planned to run so long (s) from then on ends after its deadline; `waits_s`: so long from now, for others' work to end.
 
     `run_low_s` and `run_high_s` hold 80 of 100 runs. Without a range, as planned: 0 or 1.
     """
-    return share_late(job)(start_at, run_s, waits_s)
+    if job.deadline_at is None:
+        return 0.0
+    return chances.late_share(job.deadline_at, start_at, run_s, waits_s, *spread_of(job))
 
 
 def spread_of(job: JobView) -> tuple[float, float]:

@@ -11,7 +11,7 @@ per GPU-hour; (6) arrival.
 
 import math
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any
 
@@ -43,8 +43,11 @@ LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
 _NOT_IN_CLASS = frozenset(
     {"id", "revision", "name", "submitted_at", "waits_since_at", "avoid_nodes", "behind_s", "of"}
 )
-_CLASS_FIELDS = tuple(name for name in JobView.__struct_fields__ if name not in _NOT_IN_CLASS)
-_class_fields = attrgetter(*_CLASS_FIELDS)
+_MAPPED = ("speed", "site_labels", "labels")
+_class_fields = attrgetter(
+    *(name for name in JobView.__struct_fields__ if name not in {*_NOT_IN_CLASS, *_MAPPED})
+)
+_mapped_fields = attrgetter(*_MAPPED)
 
 
 LATE, OPTION = 1_000, 10_000
@@ -85,9 +88,15 @@ class World:
         pools = sorted(of_pools(self.snapshot.pools, self.data), key=lambda c: c.key)
         offers = sorted((of_offer(view, self.data) for view in self.snapshot.offers), key=lambda c: c.key)
         self.places = Places((*pools, *offers))
-        first: dict[tuple[str, Market], int] = {}
-        self._as_fast_as = [first.setdefault((at.model, at.market), n) for n, at in enumerate(self.places)]
-        """By place: the first one where a job of one form without inputs runs for as long."""
+        first: dict[tuple[str | Market, ...], int] = {}
+        fast = [(at.model, at.market) for at in self.places]
+        near = [(at.model, at.market, at.site, at.region) for at in self.places]
+        self._as_fast_as = [
+            [first.setdefault(alike, n) for n, alike in enumerate(each)] for each in (fast, near)
+        ]
+        """By place: the first one where a job of one form runs for as long: without inputs, and with some."""
+        self._part_of = [2 if at.offer is not None else 1 if at.rented else 0 for at in self.places]
+        """By place: owned, leased or offered."""
         self._forms: dict[tuple[str, int], JobView] = {}
         self._rented_for = {view.rented_for for view in self.snapshot.pools if view.rented_for}
         self._rejections: dict[tuple[ClassKey, int], Rejection | None] = {}
@@ -95,8 +104,8 @@ class World:
         self._host_sets: dict[int, HostSet] = {}
         self._gates = Gates(self.places, self.context, FILTERS)
         self._home_may: dict[ClassKey, bool] = {}
-        self._fastest_s: dict[ClassKey, float] = {}
-        """Of each class, over the places that are open to it."""
+        self._urgency: dict[ClassKey, tuple[float, float]] = {}
+        """Of each class: the latest start, and value per GPU-hour."""
         self.numbers: object = None
         """The same world as `ways.Numbers`, once somebody has asked for them."""
         self._open: dict[ClassKey, tuple[int, ...]] = {}
@@ -187,6 +196,10 @@ class World:
             self._open[key] = found
         return self._open[key]
 
+    def furthest(self, job: JobView, places: Iterable[int]) -> tuple[int, ...]:
+        """Of these places those that pass the most filters, for a job of one form; one that takes nothing new for now counts as if it did."""
+        return self._gates.furthest(job, places, CLOSED)
+
     def home(self, job: JobView) -> tuple[int, ...]:
         """Owned places that pass all filters, as choices."""
         return self._parts(job)[0]
@@ -217,8 +230,7 @@ class World:
         if key not in self._split:
             kinds: tuple[list[int], list[int], list[int]] = ([], [], [])
             for place in self.open_to(job):
-                at = self.places[place]
-                kinds[2 if at.offer is not None else 1 if at.rented else 0].append(place)
+                kinds[self._part_of[self.place_of(place)]].append(place)
             self._split[key] = (tuple(kinds[0]), tuple(kinds[1]), tuple(kinds[2]))
         return self._split[key]
 
@@ -328,29 +340,34 @@ class World:
 
     def fastest_s(self, job: JobView, places: Iterable[int]) -> float | None:
         """The shortest run time over some choices."""
-        if not job.inputs and not (job.of or job).forms:
-            places = {self._as_fast_as[place] for place in places}
-        return min((self.places[p].run_s(self.as_form(job, p)) for p in places), default=None)
+        if (job.of or job).forms:
+            return min((self.places[p].run_s(self.as_form(job, p)) for p in places), default=None)
+        alike, of = self._as_fast_as[bool(job.inputs)], partial(_at, self.places)
+        return min((of(place).run_s(job) for place in {alike[place] for place in places}), default=None)
 
     def _key(self, job: JobView) -> ClassKey:
         own = job.id if job.id in self._rented_for else ""
-        fields = (own, *(_hashable(value) if type(value) is dict else value for value in _class_fields(job)))
-        return self._classes.setdefault(fields, len(self._classes))
+        mapped = tuple(tuple(sorted(each.items())) if each else () for each in _mapped_fields(job))
+        return self._classes.setdefault((own, mapped, _class_fields(job)), len(self._classes))
 
     def _order(self, job: JobView) -> tuple[Any, ...]:
-        latest = math.inf
-        if job.start_by_at is not None:
-            latest = job.start_by_at
-        elif job.deadline_at is not None:
-            key = self.key(job)
-            if key not in self._fastest_s:
-                self._fastest_s[key] = self.fastest_s(job, self.open_to(job)) or job.run_s
-            start = job.deadline_at - self._fastest_s[key]
-            latest = start if start >= self.now else math.inf
-        density = self.book.value_usd(job) / max(1e-9, size(job) * job.run_s)
+        key = self.keys[job.id]
+        if key not in self._urgency:
+            density = self.book.value_usd(job) / max(1e-9, size(job) * job.run_s)
+            self._urgency[key] = self._latest_start(job), density
+        latest, density = self._urgency[key]
         owed, band = job.id in self.owed, math.floor(self.book.standing(job) / BAND)
         turn = self.share.get(job.id, 0.0)
         return (not owed, -band, latest, turn, -density, job.submitted_at, job.id)
+
+    def _latest_start(self, job: JobView) -> float:
+        """That still meets the deadline; infinite where there is none, or none that does."""
+        if job.start_by_at is not None:
+            return job.start_by_at
+        if job.deadline_at is None:
+            return math.inf
+        start = job.deadline_at - (self.fastest_s(job, self.open_to(job)) or job.run_s)
+        return start if start >= self.now else math.inf
 
 
 def _narrowness(whole: JobView, form: int) -> tuple[int, int]:
@@ -371,7 +388,3 @@ def weighted(queue: str, weights: dict[str, float]) -> str:
     """The nearest queue above (or the queue itself) that has a weight; else its top."""
     named = [path for path in weights if under(queue, path)]
     return max(named, key=len, default=queue.split("/", 1)[0])
-
-
-def _hashable(value: dict[Any, Any]) -> object:
-    return tuple(sorted(value.items()))

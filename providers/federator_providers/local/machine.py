@@ -119,7 +119,6 @@ def _run(folder: InstanceFolder, record: Record) -> subprocess.Popen[bytes]:
         **os.environ,
         **record.env,
         "FEDERATOR_INSTANCE": record.name,
-        "FEDERATOR_NO_GPU_WATCH": "1",  # its GPUs are made up
         "FEDERATOR_USER_DATA_FILE": str(folder.user_data_file),
         "FEDERATOR_AGENT_STATE_DIR": str(folder.home),
     }

@@ -66,6 +66,10 @@ class LocalProvider:
     async def close(self) -> None:
         """Nothing is held."""
 
+    def is_idle(self) -> bool:
+        """Whether no machine of any federation lives."""
+        return not self._live()
+
     def _offers(self) -> list[Offer]:
         gone = sold_out(self._configuration.state_dir)
         return [

@@ -99,10 +99,10 @@ class LocalConfiguration(msgspec.Struct, frozen=True):
     env: dict[str, str]
     offers: tuple[Offer, ...]
     keep_ended_s: float
-    notice_s: float
-    interruptions_per_h: float
-    no_capacity_share: float
-    seed: int
+    notice_s: float = 120.0
+    interruptions_per_h: float = 0.0
+    no_capacity_share: float = 0.0
+    seed: int = 0
 
 
 def read_settings(provider: str, settings: object) -> LocalConfiguration:
@@ -114,7 +114,7 @@ def read_settings(provider: str, settings: object) -> LocalConfiguration:
     return LocalConfiguration(
         state_dir=given.state_dir.expanduser().absolute(),
         command=given.command,
-        env=given.env,
+        env={"FEDERATOR_NO_GPU_WATCH": "1"} | given.env,  # its GPUs are made up
         offers=tuple(offers.values()),
         keep_ended_s=given.keep_ended_s,
         notice_s=given.spot.notice_s,

@@ -3,14 +3,13 @@
 import asyncio
 import json
 import time
-import urllib.request
 
 from federator.cli.demo.federation import Federation
 from federator.client.jobs import JobFilter
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
 from tests.bench.load import request_bytes, send_all
-from tests.bench.measuring import child, cpu_s, percentile, resident_mb
+from tests.bench.measuring import child, cpu_s, percentile, resident_mb, turns
 from tests.bench.scenarios.finish import SOLVER, through
 
 MOST_RUNS = 3
@@ -131,7 +130,7 @@ async def _work_beside(bench: Bench, world: Federation) -> list[Figure]:
         await asyncio.sleep(0.1)
     await through(world, bench.many(20), "warm")
     count, pid = bench.many(1000), bench.pid(world, "dispatcher")
-    turns, used_s = await _turns(world), cpu_s(pid)
+    before, used_s = await turns(world.server), cpu_s(pid)
     asked_s: list[float] = []
     asking = asyncio.ensure_future(_keep_asking(world, asked_s))
     begun = time.perf_counter()
@@ -139,8 +138,8 @@ async def _work_beside(bench: Bench, world: Federation) -> list[Figure]:
     took_s = time.perf_counter() - begun
     used_ms = (cpu_s(pid) - used_s) / count * 1000
     asking.cancel()
-    later = await _turns(world)
-    turn_ms = (later[1] - turns[1]) / max(1.0, later[0] - turns[0]) * 1000
+    later = await turns(world.server)
+    turn_ms = (later[1] - before[1]) / max(1.0, later[0] - before[0]) * 1000
     return [
         Figure("queued, no-op jobs beside them", count / took_s, "jobs/s", against="no-op jobs end to end"),
         Figure("queued, dispatcher's CPU per no-op job", used_ms, "ms/job"),
@@ -154,17 +153,3 @@ async def _keep_asking(world: Federation, took_s: list[float]) -> None:
     while True:
         took_s += await _times(world, "/v1/jobs", 1)
         await asyncio.sleep(0.05)
-
-
-async def _turns(world: Federation) -> tuple[float, float]:
-    """How many turns there were, and their seconds in all."""
-
-    def read() -> str:
-        with urllib.request.urlopen(f"{world.server}/metrics") as answer:
-            text: str = answer.read().decode()
-            return text
-
-    values = dict(
-        line.rsplit(" ", 1) for line in (await asyncio.to_thread(read)).splitlines() if line[0] != "#"
-    )
-    return float(values["federator_turn_seconds_count"]), float(values["federator_turn_seconds_sum"])

@@ -25,12 +25,12 @@ PAUSE_S = 0.01
 USUAL = {
     each.name: each.default
     for each in msgspec.structs.fields(EtcdSettings)
-    if each.default is not msgspec.NODEFAULT
+    if each.default is not msgspec.NODEFAULT and each.name != "shared_dir"
 }
 """The settings as people have them, where the tests have quicker ones."""
 NOTE = """\
 Three members on loopback that sync to disk, on the same machine as the dispatcher and the clients; the same jobs and clients against SQLite in the same run.
-etcd's own limit: puts of 1 KiB through the same link, 64 at once. Failover: two dispatchers with the default term of 10 s, of which the one that leads is
+etcd's own limit: puts of 1 KiB through the same link, 64 at once. Failover: two dispatchers with the default term, of which the one that leads is
 ended; from the signal until the other has accepted a job, asked for every 10 ms.
 """
 

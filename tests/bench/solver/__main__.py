@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=_positive, required=True, help="how many wait")
     parser.add_argument(
-        "--sites", type=_positive, required=True, help="40 % on premises, 30 % clouds, 30 % edges"
+        "--sites", type=_positive, required=True, help="40 %% on premises, 30 %% clouds, 30 %% edges"
     )
     parser.add_argument(
         "--classes", type=_positive, help="of identical jobs; by default an eighth of the jobs"

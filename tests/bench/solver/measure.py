@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from federator.model.plans import Plan, Rent, Severity
 from federator.model.snapshot import JobView, Problem
-from federator.planning.checks import check
+from federator.planning.checks import check_actions
 from federator.planning.explanations.explain import Aftermath
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
 from federator.planning.rentals.candidate import BurstRejection
@@ -195,7 +195,7 @@ def _undisturbed(problem: Problem, line: Line, known: OutlookArrays | None) -> t
     asked_s, arrived = _timed(partial(_over_the_wire, seen, Problem))
     decide_s, made = _timed(partial(decide, arrived))
     told_s, plan = _timed(partial(_over_the_wire, made, Plan))
-    check_s, findings = _timed(partial(check, seen, plan))
+    check_s, findings = _timed(partial(check_actions, seen, plan))
     violations = sum(finding.severity is Severity.FATAL for finding in findings)
     turn = Turn(
         window_s,

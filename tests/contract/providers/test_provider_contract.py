@@ -1,4 +1,4 @@
-"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, and EC2 as moto speaks it.
+"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, and EC2 as moto speaks it.
 
 All run on a clock that moves only when told to, so bills are exact.
 """
@@ -20,6 +20,10 @@ from federator_providers.limits import LimitedProvider
 from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG
 from federator_providers.local.processes import kill_tagged
+from federator_providers.ssh import SshProvider
+from federator_providers.ssh.address import Address
+from federator_providers.ssh.host import Answer, Question, answer
+from federator_providers.ssh.settings import read_settings
 from tests.support.waiting import until
 from tests.testbeds.ec2 import IMAGE, Ec2Proxy
 
@@ -53,6 +57,37 @@ AWS_OFFER = msgspec.structs.replace(
     teardown_s=60.0,
     egress_usd_per_gib=0.09,
 )
+
+
+SSH_OFFER = msgspec.structs.replace(OFFER, name="ssh/box/on-demand", region="ssh")
+
+
+class Homes:
+    """Machines of which each has a folder here. They are asked in threads, in place of over a connection."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    async def ask(self, machine: Address, question: Question) -> Answer:
+        """What the program at the machine answers."""
+        at_home = msgspec.structs.replace(question, state_dir=str(self.folder / machine.host))
+        return await asyncio.to_thread(answer, at_home)
+
+
+def make_ssh(folder: Path, clock: ManualClock) -> Provider:
+    box = {
+        "instance_type": "box",
+        "machines": ["one", "two"],
+        "model": "A100",
+        "gpu_memory": "40GiB",
+        "gpus": 2,
+        "cpus": 4,
+        "memory": "16GiB",
+        "price_usd_h": PRICE_USD_H,
+        "boot_delay": "120s",
+    }
+    settings = {"command": ["/bin/sh", "-c", "sleep 300"], "offers": [box]}
+    return SshProvider("p", read_settings("p", settings), clock, Homes(folder))
 
 
 def make_local(state_dir: Path, clock: ManualClock) -> Provider:
@@ -94,11 +129,15 @@ async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
     await made.close()
 
 
-@pytest.fixture(params=["fake", "limited", "local", "aws"])
+@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Provider]:
     if request.param == "local":
         yield make_local(tmp_path / "machines", clock)
-        for folder in (tmp_path / "machines").iterdir() if (tmp_path / "machines").exists() else ():
+        for folder in (tmp_path / "machines").glob("*"):
+            kill_tagged(TAG, str(folder))
+    elif request.param == "ssh":
+        yield make_ssh(tmp_path, clock)
+        for folder in (*tmp_path.glob("one/*"), *tmp_path.glob("two/*")):
             kill_tagged(TAG, str(folder))
     elif request.param == "aws":
         yield request.getfixturevalue("aws")
@@ -112,7 +151,8 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
 @pytest.fixture
 def offer(request: pytest.FixtureRequest) -> Offer:
     """The one thing that the provider under test rents."""
-    return AWS_OFFER if "aws" in request.node.callspec.params.values() else OFFER
+    kind = request.node.callspec.params["provider"]
+    return {"aws": AWS_OFFER, "ssh": SSH_OFFER}.get(kind, OFFER)
 
 
 def ask(offer: Offer, name: str, federation: str = "lab") -> LaunchRequest:

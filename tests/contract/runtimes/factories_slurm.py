@@ -24,7 +24,12 @@ def lacking() -> str:
 @cache
 def _cluster(cut: bool) -> Slurm:
     folder = Path(tempfile.mkdtemp(prefix="federator-slurm-"))
-    settings = {"SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=1", "KillWait": "1"}
+    settings = {
+        "SchedulerParameters": "batch_sched_delay=0,sched_interval=1,bf_interval=1",
+        "KillWait": "1",
+        "JobAcctGatherType": "jobacct_gather/linux",
+        "JobAcctGatherFrequency": "task=1",
+    }
     if cut:
         slurm = Slurm(folder, nodes=1, gpus=2, shards=2, halves=2, settings=settings)
     else:

@@ -35,7 +35,7 @@ from tests.testbeds.required import need
 
 __all__ = ["world"]
 LOCAL = ["local", "local-users", "local-sandbox"]
-MANY_BYTES = 20 * 2**20
+MANY_BYTES = 8 * 2**20
 HOLD = "echo it runs; touch here; until [ -e stop ]; do sleep 0.1; done"
 SERVE = """exec python3 -uc 'import socket as s
 l = s.create_server(("127.0.0.1", 0)); print("port", l.getsockname()[1], "is open", flush=True)

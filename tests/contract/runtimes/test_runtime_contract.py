@@ -1,7 +1,8 @@
 """What the core may rely on, whatever runs the work: nothing before the gate, everything once, and the same after the agent's death."""
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ from federator_agent.core import events as ev
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier, Folders, load_of
 from federator_agent.staging_errors import StagingError, StagingRefused
+from federator_agent.usage import Reading
 from tests.contract.runtimes import (
     factories_kube,
     factories_local,
@@ -23,7 +25,7 @@ from tests.contract.runtimes import (
     factories_slurm,
 )
 from tests.contract.runtimes.world import INPUTS, RuntimeWorld
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.testbeds.required import need
 
 FACTORIES = {
@@ -90,6 +92,33 @@ async def test_the_exit_code_is_the_commands(world: RuntimeWorld) -> None:
     record = await world.run(world.spec("exit 3"))
     (end,) = await world.over(record)
     assert (end.exit_code, end.cause) == (3, None)
+
+
+async def test_what_a_rank_really_uses_can_be_read_while_it_runs(world: RuntimeWorld) -> None:
+    """Its time grows as it works, and of GPUs that nobody looks at nothing is said."""
+    record = await world.run(world.spec("echo runs; while :; do :; done"))
+    await world.has_written(record, "runs")
+
+    async def read() -> Reading | None:
+        found = await world.runtime.usage([record], {})
+        return found.get(record.entry.placement, {}).get(0)
+
+    first = await asyncio.wait_for(_used_some(read), PATIENCE_S)
+    assert first.gpus in (None, ())
+    assert 0 < first.memory_bytes < 2**30
+    world.runtime.signal(record.entry.placement, (0,), "KILL")
+    await world.over(record)
+
+
+async def _used_some(read: Callable[[], Awaitable[Reading | None]]) -> Reading:
+    """Once it has used more than when it was first looked at."""
+    before: Reading | None = None
+    while True:
+        now = await read()
+        if now is not None and before is not None and now.cpu_s > before.cpu_s:
+            return now
+        before = before or now
+        await asyncio.sleep(0.2)
 
 
 async def test_an_end_is_not_put_before_its_start(world: RuntimeWorld) -> None:
@@ -169,7 +198,7 @@ async def test_a_set_up_that_fails_is_told_with_its_code_and_its_output(world: R
 
 
 async def test_each_rank_of_a_gang_knows_its_place(world: RuntimeWorld) -> None:
-    run = 'echo "$FEDERATOR_NODE_RANK of $FEDERATOR_NUM_NODES world $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT $PET_RDZV_ENDPOINT"'
+    run = 'echo "$FEDERATOR_NODE_RANK of $FEDERATOR_NUM_NODES world $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT $PET_RDZV_ENDPOINT $FEDERATOR_GANG_SECRET"'
     record = await world.run(world.spec(run, nodes=3))
     ends = await world.over(record)
     assert [end.exit_code for end in ends] == [0, 0, 0]
@@ -177,6 +206,8 @@ async def test_each_rank_of_a_gang_knows_its_place(world: RuntimeWorld) -> None:
     assert [place[:5] for place in places] == [[str(rank), "of", "3", "world", "3"] for rank in range(3)]
     (meeting,) = {(place[6], place[7]) for place in places}
     assert meeting[0] == meeting[1]
+    (secret,) = {place[8] for place in places}
+    assert len(secret) == 64, "which the ranks of this gang have, and nobody else"
 
 
 async def test_a_job_that_goes_on_in_another_form_has_its_ranks_and_finds_what_it_saved(

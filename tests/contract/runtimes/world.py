@@ -97,6 +97,7 @@ class RuntimeWorld:
             Carrier(self._spool.directory, CLOCK, None, self.allowed, networks=self.networks),
             self._tasks,
             self.told.append,
+            gang_key=self._spool.gang_key(),
         )
         self.runtime = self.site.make(around)
         self.runtime.resume(list(self.records.values()))

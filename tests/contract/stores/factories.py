@@ -159,7 +159,7 @@ async def etcd_world(folder: Path) -> AsyncIterator[EtcdWorld]:
     settings = EtcdSettings(
         endpoints=shared_cluster().endpoints, shared_dir="", prefix=f"/{secrets.token_hex(4)}"
     )
-    store = await EtcdStore.open(settings, MemoryBlobs(), outside=("a/",))
+    store = await EtcdStore.open(settings, MemoryBlobs(), outside={"a/": -1})
     yield EtcdWorld(FreshEtcd(store, (await store.range("")).revision))
     # What would expire later would count in the revisions of the next test.
     everything = rpc.DeleteRangeRequest(key=store.data, range_end=store.data + b"\xff")

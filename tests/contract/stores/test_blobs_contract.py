@@ -1,7 +1,7 @@
-"""The contract of `federator.ports.Blobs`, held against both implementations, and against each other."""
+"""The contract of `federator.ports.Blobs`, held against all implementations, and against each other."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,13 +13,29 @@ from federator.kernel.errors import Invalid, TooLarge
 from federator.kernel.ids import content_hash
 from federator.ports import Blobs, Usage
 from federator.store.blobs import LARGEST_LOG_BYTES, FileBlobs, MemoryBlobs
+from federator.store.s3_blobs import S3Blobs
+from federator.store.segments import SegmentedLogs
+from tests.testbeds.s3 import bucket_of_its_own
 
-FACTORIES: dict[str, Callable[[Path], Blobs]] = {"memory": lambda folder: MemoryBlobs(), "files": FileBlobs}
+
+def s3_blobs(folder: Path) -> S3Blobs:
+    bucket = bucket_of_its_own()
+    # Segments so short that the suite's logs have several.
+    return S3Blobs(bucket, folder / "scratch", SegmentedLogs(bucket, segment_bytes=100, flush_s=0.2))
+
+
+FACTORIES: dict[str, Callable[[Path], Blobs]] = {
+    "memory": lambda folder: MemoryBlobs(),
+    "files": FileBlobs,
+    "s3": s3_blobs,
+}
 
 
 @pytest.fixture(params=sorted(FACTORIES))
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
-    return FACTORIES[request.param](tmp_path / "blobs")
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blobs]:
+    blobs = FACTORIES[request.param](tmp_path / "blobs")
+    yield blobs
+    blobs.close()
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 5000])
@@ -197,6 +213,16 @@ def test_any_sequence_of_writes_reads_the_same_from_files_and_memory(
         assert after.startswith(before)
 
 
+def test_what_is_kept_of_a_log_is_what_was_appended(blobs: Blobs) -> None:
+    for number in range(40):
+        blobs.append_log("job/0", 10 * number, b"%09d\n" % number)
+        if number % 7 == 0:
+            blobs.keep_logs(["job"])
+    blobs.keep_logs(["job", "unknown"])
+    assert blobs.read_log("job/0", 0, 1000) == b"".join(b"%09d\n" % number for number in range(40))
+    assert blobs.read_log("job/0", 195, 10) == b"0019\n00000"
+
+
 # ---------------------------------------------------------------------------------------------------------- dropping
 
 
@@ -216,7 +242,7 @@ def test_only_what_nobody_has_used_for_so_long_is_named_and_dropped(blobs: Blobs
 def test_to_ask_for_bytes_is_to_use_them(blobs: Blobs) -> None:
     """A client that finds its work directory there does not upload it; it must still be there when its job comes."""
     digest, other = blobs.put(b"asked for"), blobs.put(b"not asked for")
-    waited_s = 0.05
+    waited_s = 0.5
     threading.Event().wait(2 * waited_s)
     assert blobs.has(digest)
     assert blobs.unused(waited_s) == [other]

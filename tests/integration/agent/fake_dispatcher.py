@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import PLACEMENT_ENDED, DesiredEntry, Order, PlacementReport, Used
-from federator.model.sites import SiteReport
+from federator.model.sites import GpuUse, SiteReport
 from federator.wire.link import (
+    GPU_USE,
     PATH,
     SAMPLES,
     Challenge,
@@ -53,6 +54,7 @@ class FakeDispatcher:
         self.statuses: dict[str, list[PlacementReport]] = {}
         self.reports: list[SiteReport] = []
         self.samples: dict[str, Used] = {}
+        self.gpu_use: tuple[GpuUse, ...] = ()
         """What was told last of each placement."""
         self.acks: list[DesiredAck] = []
         self.desired: dict[str, DesiredEntry] = {}
@@ -151,9 +153,12 @@ class FakeDispatcher:
         except TimeoutError:
             raise AssertionError(f"it did not come; statuses so far: {self.statuses}") from None
 
-    async def ended(self, placement: str) -> PlacementReport:
+    async def ended(self, placement: str, timeout_s: float = PATIENCE_S) -> PlacementReport:
         """The terminal status of a placement."""
-        await self.until(lambda: self.last(placement) and self.last(placement).status in PLACEMENT_ENDED)  # type: ignore[union-attr]
+        await self.until(
+            lambda: self.last(placement) and self.last(placement).status in PLACEMENT_ENDED,  # type: ignore[union-attr]
+            timeout_s,
+        )
         report = self.last(placement)
         assert report is not None
         return report
@@ -196,7 +201,12 @@ class FakeDispatcher:
             return socket
         self.sessions += 1
         welcome = Welcome(
-            f"s{self.sessions}", f"t{self.sessions}", self.incarnation, self.term, 5.0, takes=(SAMPLES,)
+            f"s{self.sessions}",
+            f"t{self.sessions}",
+            self.incarnation,
+            self.term,
+            5.0,
+            takes=(SAMPLES, GPU_USE),
         )
         await socket.send_str(encode(welcome).decode())
         whole = Desired(
@@ -235,6 +245,7 @@ class FakeDispatcher:
             self.acks.append(message)
         elif isinstance(message, Samples):
             self.samples.update({each.placement: each.used for each in message.samples})
+            self.gpu_use = message.gpus or self.gpu_use
         elif isinstance(message, Statuses):
             for report in message.reports:
                 self.statuses.setdefault(report.placement, []).append(report)

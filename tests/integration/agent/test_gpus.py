@@ -1,5 +1,6 @@
 """An agent that watches its host's GPUs fall ill and recover, through NVML's own symbols, while work runs on them."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -187,6 +188,15 @@ async def test_a_host_says_itself_what_it_has(agent: AgentProcess, tmp_path: Pat
     assert "is missing: this host has T4, A100" in output
 
 
+def spent_s(agent: AgentProcess, placement: str) -> float:
+    """Processor time of a placement's processes so far, as the kernel has it."""
+    total = 0
+    for pids in traces.processes_of([agent.placement(placement) / "rank-0"]).values():
+        for pid in pids:
+            total += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 async def test_what_a_job_really_uses_is_sampled(
     dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
 ) -> None:
@@ -201,8 +211,25 @@ async def test_what_a_job_really_uses_is_sampled(
     driver.change(0, util=0)
     driver.change(1, util=0)
     await dispatcher.until(lambda: dispatcher.samples["p1"].idle_s > 2.0)
-    later = dispatcher.samples["p1"]
+    await dispatcher.until(lambda: dispatcher.samples["p1"].cpu_s > first.cpu_s + 0.2)
+    later, after_s = dispatcher.samples["p1"], spent_s(agent, "p1")
     assert 0.0 < (later.gpus_busy or 0.0) < 0.6
-    assert later.cpu_s > first.cpu_s > 0.0
-    assert 0.2 < (later.cpus or 0.0) < 1.5, "one process that never waits"
+    assert later.cpu_s <= after_s, (
+        "never more than there was, however little a busy host gives to one process"
+    )
+    assert later.cpus == pytest.approx(later.cpu_s / later.sampled_s)
     assert later.memory_peak_mib >= 1
+
+
+async def test_the_use_of_each_gpu_is_told_rounded_and_whose_it_is(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    driver.change(0, util=88, used=40_000, watts=313)
+    await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 600", resources=gpus(1))))
+    await dispatcher.until(
+        lambda: any(use.placements for use in dispatcher.gpu_use) and bool(dispatcher.gpu_use[0].busy_percent)
+    )
+    first, second = (use for use in dispatcher.gpu_use if use.gpu in (0, 1))
+    assert (first.busy_percent, first.memory_mib, first.power_w) == (90, 39_936, 310)
+    assert second.power_w is None, "its driver does not say"
+    assert sorted(use.placements for use in (first, second)) == [(), ("p1",)]

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from federator.model.placements import Cause, PlacementStatus
-from federator.wire.link import Refusal
+from federator.wire.link import Allotments, Refusal, encode
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
 from tests.support.waiting import until
+from tests.unit.agent.test_local_jobs import ALLOTMENT
 
 
 async def test_a_cut_link_comes_back_and_nothing_is_missing(
@@ -77,6 +78,19 @@ async def test_a_refused_agent_waits_as_long_as_it_was_told(
     await agent.has_said("come back later")
     dispatcher.refuse = None
     await dispatcher.until(lambda: dispatcher.sessions >= 2)
+
+
+async def test_an_agent_that_is_not_let_in_any_more_has_no_allotment(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await dispatcher.until(lambda: dispatcher.acks)
+    for socket in dispatcher.sockets:
+        await socket.send_str(encode(Allotments((ALLOTMENT,))).decode())
+    journal = agent.placement("p1").parents[1] / "journal"
+    await until(lambda: ALLOTMENT.policy in journal.read_text(), "the allotment to be kept")
+    dispatcher.refuse = Refusal("unauthenticated", "the key was revoked")
+    await dispatcher.cut()
+    await until(lambda: '"allotments":[]' in journal.read_text(), "the allotment to be given up")
 
 
 async def test_a_paused_site_refuses_new_work_and_keeps_what_runs(

@@ -70,9 +70,10 @@ async def test_a_site_file_that_has_changed_is_taken_on_hangup_and_one_with_mist
         await agent.end()
         told.bind(str(tmp_path / "notify"))
         told.settimeout(30.0)
-        agent.environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+        agent.environment |= {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3600000000"}
         await agent.start()
         assert await asyncio.to_thread(told.recv, 100) == b"READY=1"
+        assert await asyncio.to_thread(told.recv, 100) == b"WATCHDOG=1"
         spec = dispatcher.spec(
             run=f"echo once >>{tmp_path}/starts; while [ ! -e {go} ]; do sleep 0.02; done; exit 6"
         )
@@ -94,6 +95,8 @@ async def test_a_site_file_that_has_changed_is_taken_on_hangup_and_one_with_mist
         os.kill(pid, signal.SIGHUP)
         await dispatcher.until(lambda: dispatcher.sessions > sessions and _gpus(dispatcher) == 3)
         assert await asyncio.to_thread(told.recv, 100) == b"READY=1"
+    alive = agent.state / "alive"
+    await dispatcher.until(lambda: alive.read_text() == "connected\n")
     go.touch()
     end = await dispatcher.ended("p1")
     assert (end.status, end.exit_code, agent.pid) == (PlacementStatus.FAILED, 6, pid)
@@ -224,3 +227,13 @@ async def test_an_agent_that_is_stopped_says_goodbye_and_one_that_is_killed_cann
     await agent.end(KILL)
     await dispatcher.until(lambda: len(dispatcher.close_codes) == 2)
     assert dispatcher.close_codes[1] != WSCloseCode.GOING_AWAY
+
+
+async def test_probes_do_not_take_the_sign_of_life_of_an_agent_that_was_killed(tmp_path: Path) -> None:
+    """It is gone before anything that may take long: here the agent has not even joined."""
+    agent = AgentProcess(tmp_path, "http://127.0.0.1:1")
+    agent.state.mkdir()
+    (agent.state / "alive").write_text("connected\n")
+    code, said = await agent.run("serve")
+    assert (code, "has not joined" in said) == (1, True)
+    assert not (agent.state / "alive").exists()

@@ -22,6 +22,7 @@ def path_of(route: Route) -> str:
         "rank": "0",
         "tunnel": "guessed",
         "placement": "plc-1",
+        "job": "job-1",
         "id": "x",
         "name": "north",
         "member": "nobody",

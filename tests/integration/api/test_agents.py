@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import WSCloseCode
 
+from federator.api import logs
 from federator.kernel.errors import Conflict
 from federator.kernel.ids import content_hash
 from federator.kernel.route import Way
@@ -298,6 +299,19 @@ async def test_a_log_is_followed_from_before_the_start_over_a_second_attempt_to_
         await agent.ask("PUT", "/agent/v1/logs/plc-try-2/0?offset=6", data=b"last\n")
         await rig.world.put(msgspec.structs.replace(rig.world.job(job_id), status=JobStatus.FAILED))
         assert await asyncio.wait_for(response.content.read(), PATIENCE_S) == b"last\n"
+
+
+async def test_the_log_of_a_success_ends_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agent has brought it home before it said so: nobody waits whether more comes."""
+    monkeypatch.setattr(logs, "SETTLE_S", 3600.0)
+    agent = await rig.agent()
+    row = await placed(rig, "north")
+    await agent.ask("PUT", f"/agent/v1/logs/{row.id}/0?offset=0", data=b"all of it\n")
+    done = msgspec.structs.replace(rig.world.job(row.job), status=JobStatus.SUCCEEDED)
+    await rig.world.put(msgspec.structs.replace(row, status=PlacementStatus.SUCCEEDED), done)
+    for which in ("", f"&placement={row.id}"):
+        async with rig.open("GET", f"/v1/jobs/{row.job}/logs?follow=true{which}") as response:
+            assert await asyncio.wait_for(response.content.read(), PATIENCE_S) == b"all of it\n"
 
 
 async def test_outputs_of_a_gang_over_two_members_come_as_one_archive(rig: Rig) -> None:

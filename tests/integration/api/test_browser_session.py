@@ -1,7 +1,10 @@
 """The console's files and the session of a browser: what other pages, and whoever has only the cookie's reach, cannot do with it."""
 
+import re
+
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
 
 from federator.api.browser_session import COOKIE, LARGEST
 from federator.api.standby import LEADER_HEADER, build_standby
@@ -132,11 +135,49 @@ async def test_files_are_served_to_be_kept_apart(rig: Rig, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "module"), [("/", "now"), ("/jobs", "jobs"), ("/jobs/some-job", "job"), ("/sites/a", "sites")]
+)
+async def test_a_page_names_all_that_it_needs(rig: Rig, path: str, module: str) -> None:
+    """So that nothing is fetched only once an import of it is read; and by addresses that may be kept for good."""
+    async with rig.client.get(path) as answer:
+        named = re.findall(r'(?:href|src)="(/console/[^"]+)"', await answer.text())
+        assert answer.headers["Cache-Control"] == "no-cache"
+    place = named[0].rpartition("/")[0]
+    assert f"{place}/pages/{module}.js" in named
+    assert len(set(named)) == len(named)
+    for each in named:
+        async with rig.client.get(each) as answer:
+            assert answer.status == 200
+            assert "immutable" in answer.headers["Cache-Control"]
+            imports = re.findall(r'^import .* from "(.+)";$', await answer.text(), re.MULTILINE)
+            assert {str(answer.url.join(URL(one)).path) for one in imports} <= set(named)
+
+
+async def test_a_tab_of_another_version_finds_the_present_files(rig: Rig) -> None:
+    async with rig.client.get(f"/console/{'0' * 20}/main.js") as answer:
+        assert (answer.status, answer.headers["Cache-Control"]) == (200, "no-cache")
+
+
+@pytest.mark.parametrize(
     "path", ["/console/none.js", "/console/../app.py", "/console/__init__.py", "/nothing"]
 )
 async def test_no_other_file_is(rig: Rig, path: str) -> None:
     async with rig.client.get(path) as answer:
         assert answer.status == 404
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/jobz/some-job", "/jobs.html", "/%00"])
+async def test_a_wrong_path_is_a_page_for_a_person_and_a_problem_for_a_program(rig: Rig, path: str) -> None:
+    as_browsers = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    async with rig.client.get(path, headers=as_browsers) as answer:
+        assert (answer.status, answer.content_type) == (404, "text/html")
+        assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+    async with rig.client.get(path) as answer:
+        assert (answer.status, answer.content_type) == (404, "application/problem+json")
+    for programs in ("/v1/nothing", "/console/none.js", "/agent/nothing"):
+        async with rig.client.get(programs, headers=as_browsers) as answer:
+            assert answer.status != 200
+            assert answer.content_type == "application/problem+json"
 
 
 async def test_one_that_stands_by_serves_the_page_that_names_the_leader() -> None:

@@ -90,6 +90,9 @@ async def test_policies_are_replayed_on_the_load_that_there_was(rig: Rig) -> Non
     trials = Trials()
     core = rig.world.core
     core.policy_replays = PolicyReplays(core.recorded, core.policy_service, trials, core.clock, most_jobs=2)
+    nowhere = await rig.ask("POST", "/v1/policies/replay", "pat", json={"text": QUEUE})
+    assert (nowhere.status, trials.asked) == (400, [])
+    assert "no site that has reported" in nowhere.problem["detail"]
     await rig.world.add_site("north", gpus=4)
     for number in range(3):
         await rig.submit(name=f"job{number}")
@@ -112,6 +115,7 @@ async def test_policies_are_replayed_on_the_load_that_there_was(rig: Rig) -> Non
 async def test_a_replay_that_nobody_waits_for_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(governance, "LOOK_S", 0.01)
     begun, ended = asyncio.Event(), asyncio.Event()
+    await rig.world.add_site("north", gpus=4)
 
     class Endless:
         async def run(self, trial: PolicyTrial) -> TrialOutcome:

@@ -38,7 +38,7 @@ from federator.api.problems import CONTENT_TYPE as PROBLEM
 from federator.api.routes import ROUTES
 from tests.support.waiting import PATIENCE_S, wait_until
 
-ENDLESS = {("GET", "/v1/events"), ("GET", "/agent/v1/link")}
+ENDLESS = {("GET", "/v1/events"), ("GET", "/v1/changes"), ("GET", "/agent/v1/link")}
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -65,10 +65,6 @@ def _takes_something(name: str) -> bool:
 THROWS = [(name, GenerationMode.POSITIVE) for name in OPERATIONS] + [
     (name, GenerationMode.NEGATIVE) for name in OPERATIONS if _takes_something(name)
 ]
-
-
-FEWER = {"POST /v1/policies/replay": 4}
-"""Requests of which each that is taken starts a process that simulates."""
 
 
 class Server(NamedTuple):
@@ -127,7 +123,7 @@ def test_every_operation_answers_as_described(server: Server, name: str, mode: G
 
     @seed(20261121)
     @settings(
-        max_examples=FEWER.get(name, 12),
+        max_examples=12,
         deadline=None,
         database=None,
         phases=(Phase.generate,),

@@ -1,7 +1,12 @@
 """Events as they happen: in order, from where a client left off, to the end."""
 
 import asyncio
+from itertools import combinations
 
+import pytest
+
+from federator.api import live
+from federator.api.rates import RATES
 from tests.integration.api.rig import Rig, lines_of
 from tests.support.waiting import PATIENCE_S
 
@@ -62,3 +67,75 @@ async def test_streams_end_when_the_server_stops(rig: Rig) -> None:
         assert b"data:" not in await asyncio.wait_for(events.content.read(), PATIENCE_S)
         assert await asyncio.wait_for(logs.content.read(), PATIENCE_S) == b""
         await asyncio.wait_for(closing, PATIENCE_S)
+
+
+async def test_rows_come_once_and_then_what_changes_of_them(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    async with rig.open("GET", "/v1/changes?topics=sites,jobs") as response:
+        (first,) = await lines_of(response, 1)
+        assert first["reset"]
+        assert first["rows"]["sites"]["north"]["status"] == "READY"
+        await rig.ask("POST", "/v1/sites/north/drain", "root", json={"why": "cleaning"})
+        (change,) = await lines_of(response, 1)
+        assert not change["reset"]
+        patch = change["rows"]["sites"]["north"]
+        assert (patch["status"], patch["draining"]) == ("DRAINING", True)
+        assert "labels" not in patch, "what is as it was is not sent again"
+        await rig.submit("ada")
+        (change,) = await lines_of(response, 1)
+        assert "jobs" in change["rows"]
+
+
+async def test_who_comes_back_is_sent_what_is_new(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    rows = rig.client.app[live.LIVE]
+    async with rig.open("GET", "/v1/changes?topics=sites") as response:
+        await lines_of(response, 1)
+    seen, looks = f"{rows.token}-{rows.number}", rows.looks
+    await rig.ask("POST", "/v1/sites/north/drain", "root", json={})
+    assert rows.looks == looks, "nobody follows: nothing is made"
+    async with rig.open("GET", f"/v1/changes?topics=sites&after={seen}") as response:
+        (change,) = await lines_of(response, 1)
+        assert not change["reset"]
+        assert change["rows"]["sites"]["north"]["draining"]
+    for unknown in ("0-1", f"{rows.token}-999999", "nonsense"):
+        async with rig.open("GET", f"/v1/changes?topics=sites&after={unknown}") as response:
+            (change,) = await lines_of(response, 1)
+            assert change["reset"]
+
+
+async def test_one_person_follows_only_so_often(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EACH", 1)
+    async with rig.open("GET", "/v1/changes?topics=queues") as response:
+        await lines_of(response, 1)
+        refused = await rig.ask("GET", "/v1/changes?topics=queues")
+        assert refused.status == 429
+        assert "close" in refused.json()["remedy"]
+        async with rig.open("GET", "/v1/changes?topics=queues", "bob") as other:
+            (change,) = await lines_of(other, 1)
+            assert "yours" not in next(iter(change["rows"]["queues"].values()), {})
+    unknown = await rig.ask("GET", "/v1/changes?topics=sites,moons")
+    assert (unknown.status, unknown.json()["field"]) == (400, "?topics")
+
+
+async def test_nobody_has_more_kept_by_asking_for_ever_other_rows(rig: Rig) -> None:
+    await rig.world.add_site("north")
+    rows = rig.client.app[live.LIVE]
+    rows.look(live.TOPICS)
+    for topics in combinations(live.TOPICS, 3):
+        assert rows.news(topics, "north", None)
+    assert rows.told.cache_info().currsize <= live.TOLD
+    rows.told.cache_clear()
+    for site in ("north", "south", ""):
+        assert rows.news(("queues",), site, None)
+    assert rows.told.cache_info().currsize == 1, "a site means something among sites only"
+    refused = await rig.ask("GET", "/v1/changes?topics=sites&site=nort")
+    assert (refused.status, refused.json()["field"]) == (400, "?site")
+    assert "north" in refused.json()["remedy"]
+
+
+async def test_following_costs_as_much_as_another_look_that_is_worked_out(rig: Rig) -> None:
+    rates = rig.client.app[RATES]
+    async with rig.open("GET", "/v1/changes?topics=queues") as response:
+        await lines_of(response, 1)
+        assert rates.left["ada"][0] < rates.limits.person_burst

@@ -52,6 +52,18 @@ async def test_everybody_sees_their_own_and_platform_sees_all(used: Rig) -> None
     assert not (await answer(used, "pat", "by=user"))["rows"]
 
 
+async def test_a_deadline_is_met_by_what_succeeds(used: Rig) -> None:
+    """Not by what fails in time; and what is cancelled before it says nothing of it, neither way."""
+    due = format_instant(used.world.clock.now() + 86400.0)
+    failed, cancelled = [await used.submit("ada", deadline=due) for _ in range(2)]
+    await used.world.turn()
+    await used.world.sites["hall"].finish(failed, exit_code=1)
+    await used.ask("DELETE", f"/v1/jobs/{cancelled}", "ada")
+    await used.world.sites["hall"].finish(cancelled, exit_code=1)
+    (row,) = (await answer(used, "ada", "by=user"))["rows"]
+    assert (row["jobs"], row["deadlines"], row["deadlines_met"]) == (3, 2, 1)
+
+
 async def test_it_equals_the_ledger(used: Rig) -> None:
     lines: list[LedgerEntry] = await used.world.core.views.ledger()
     found = await answer(used, "pat", "by=site,model,month&everybody=true")

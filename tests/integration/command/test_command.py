@@ -90,7 +90,10 @@ def test_detached_it_is_held_released_updated_and_cancelled(federation: Federati
 
 def test_an_arrays_name_means_all_its_tasks(federation: Federation, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("name: fleet\nrun: sleep 600\narray: 0-2\n")
-    assert federation.run("submit", str(tmp_path / "job.yaml")).returncode == 0
+    submitted = federation.run("submit", str(tmp_path / "job.yaml"), "--by", "3h")
+    assert (submitted.returncode, "all 3 tasks done by" in submitted.stderr) == (0, True), submitted.stderr
+    started = federation.run("wait", "fleet", "--for", "running")
+    assert (started.returncode, "RUNNING" in started.stdout) == (0, True)
     wait_until(
         lambda: "3 RUNNING" in federation.run("list", "--name", "fleet").stdout,
         "all tasks to run",
@@ -186,5 +189,8 @@ def test_a_model_that_nobody_has_is_said_at_once(federation: Federation, tmp_pat
         ran.stderr
     )
     assert federation.run("cancel", "typo").returncode == 0
+    ran = federation.run("run", "--detach", "--name", "typed", "--gpus", "A1000", "--", "x")
+    assert ran.stderr.startswith("note: no site has A1000; A100 would ")
+    assert federation.run("cancel", "typed").returncode == 0
     file.write_text("name: fine\nrun: 'true'\nresources: {gpus: 'A100:1'}\n")
     assert "note" not in federation.run("submit", str(file)).stderr

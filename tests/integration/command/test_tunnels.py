@@ -218,7 +218,28 @@ def test_files_are_copied_out_and_in(federation: Federation, job: str, tmp_path:
     again = federation.run("copy", f"{job}:here", str(tmp_path))
     assert (again.returncode, "there is a folder" in again.stderr) == (6, True)
     assert federation.run("copy", f"{job}:none", str(tmp_path)).returncode == 3
+    nowhere = federation.run("copy", f"{job}:y", f"{tmp_path}/no/")
+    assert (nowhere.returncode, f"there is no folder {tmp_path}/no" in nowhere.stderr) == (2, True)
     assert federation.run("copy", "a", "b").returncode == 2
+
+
+def test_outputs_are_fetched_as_far_as_they_are_while_the_job_runs(
+    federation: Federation, tmp_path: Path
+) -> None:
+    script = (
+        "mkdir -p 'out put/deep'; echo 1 >'out put/deep/a'; echo no >left; ln -s /etc/hostname 'out put/link'; "
+        + HOLD
+    )
+    with running(federation, script, "--name", "half", "--outputs", "out put/**") as job:
+        got = federation.run("download", "half", cwd=tmp_path)
+        assert (got.returncode, got.stdout) == (0, "half-partial/out put/deep/a\n"), got.stderr
+        assert "half runs; its outputs are as far as they are now" in got.stderr
+        assert (tmp_path / "half-partial/out put/deep/a").read_text() == "1\n"
+        script = "echo 2 >'out put/deep/b'"
+        federation.run("exec", "-n", job, "--", "sh", "-c", script)
+        again = federation.run("download", job, "--into", str(tmp_path / "half-partial"), cwd=tmp_path)
+        assert again.stdout.splitlines() == ["half-partial/out put/deep/a", "half-partial/out put/deep/b"]
+    assert [path.name for path in (tmp_path / "half-partial").iterdir()] == ["out put"]
 
 
 def test_what_a_job_sends_stays_where_it_belongs(federation: Federation, tmp_path: Path) -> None:
@@ -276,7 +297,7 @@ def test_run_passes_its_input_where_it_is_asked_to_and_else_says_that_it_does_no
 ) -> None:
     ran = piped(federation, b"hi\n", "run", "-q", "-i", "--", "sh", "-c", "cat; echo wrong >&2; exit 3")
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, b"hi\n", b"wrong\n")
-    ran = piped(federation, b"hi\n", "run", "--", "cat")
+    ran = piped(federation, b"hi\n", "run", "-q", "--", "cat")
     assert (ran.returncode, ran.stdout) == (0, b"")
     assert b"standard input was not passed to the job: add --stdin" in ran.stderr
 
@@ -307,17 +328,22 @@ def test_a_terminal_outlives_its_client_and_is_attached_to_again(federation: Fed
     third.type("\r~.")
     third.sees("the command goes on")
     assert third.code() == 4
+    assert "is not a terminal" in federation.run("attach", "kept").stderr
     last = Terminal(federation, "attach", "kept")
     last.type("exit 7\n")
     assert last.code() == 7
     assert federation.run("wait", "kept").returncode == 7
 
 
-def test_a_job_without_a_terminal_is_not_attached_to(federation: Federation, job: str) -> None:
-    refused = Terminal(federation, "attach", job)
-    refused.sees("the job has no terminal to attach to")
-    assert refused.code() == 6
-    assert "is not a terminal" in federation.run("attach", job).stderr
+def test_of_a_job_without_a_terminal_the_output_is_attached_to(federation: Federation) -> None:
+    with running(federation, f"{HOLD}; echo over; exit 5") as job:
+        with federation.start("attach", job) as attached:
+            assert attached.stdout is not None
+            assert attached.stdout.readline() == "ready\n"
+            federation.run("exec", "-n", job, "--", "touch", "stop")
+            out, err = attached.communicate(timeout=PATIENCE_S)
+        assert (attached.returncode, out) == (5, "over\n")
+        assert "has no terminal: this is its output" in err
 
 
 def test_a_run_whose_client_is_gone_ends(federation: Federation) -> None:

@@ -11,9 +11,10 @@ from aiohttp import web
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
 from federator.retry import Backoff
+from federator.wire.inputs import name_of
 from federator_agent import job_folders
 from federator_agent.data import patience
-from federator_agent.data.inputs import Inputs, NoRoom, name_of
+from federator_agent.data.inputs import Inputs, NoRoom
 from federator_agent.data.sources import Item, Moved, Sources, WebRules
 from tests.support.data_rules import ANYWHERE
 from tests.support.waiting import until

@@ -217,7 +217,7 @@ async def test_a_gate_opens_for_its_own_pod_only(world: RuntimeWorld) -> None:
     spec = world.spec("true")
     record = world.record(spec)
     await world.prepare(record, spec)
-    api = Api(factories_kube.settings())
+    api = Api(factories_kube.settings().kubeconfig)
     path = f"{PODS}/{record.entry.placement}-0"
     with pytest.raises(commands.CommandFailed) as refused:
         await commands.done(api, path, commands.OPEN, "another-uid", "x=1")
@@ -287,7 +287,7 @@ async def test_a_watch_that_is_too_old_lists_again(own: Bed) -> None:
     own.cluster.kill("kube-apiserver")
     own.cluster.start_api_server()
     await asyncio.to_thread(own.cluster.wait_ready)
-    api = Api(factories_kube.settings())
+    api = Api(factories_kube.settings().kubeconfig)
     mirror: Informer[Pod, Pod] = Informer(
         api, PODS, Pod, lambda pod: (pod.metadata.name, pod), lambda _name, _pod: None
     )

@@ -6,6 +6,7 @@ import tarfile
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus
 from federator.model.sites import LocalWork
+from federator.wire.jobfile import read_job
 from tests.integration.agent.conftest import entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.integration.kube.conftest import PODS, POOL, KubeAgent
@@ -58,6 +59,28 @@ async def test_a_gang_meets_at_the_address_of_its_first_rank(
     assert sorted(dispatcher.log("p1", 0).splitlines()) == ["hello from 1", "hello from 2"]
     services = "/api/v1/namespaces/federator/services"
     await until(lambda: agent.testbed.admin.ask("GET", services)["items"] == [], "the Service to go")
+
+
+async def test_a_cluster_of_a_framework_ends_with_its_command(
+    dispatcher: FakeDispatcher, agent: KubeAgent
+) -> None:
+    """The launcher of Dask with a stand-in for it: its worker in the other pod calls at rank 0, and is stopped when the command there has ended."""
+    dask = """#!/bin/sh
+[ "$1 $FEDERATOR_NODE_RANK" != "worker 0" ] || exec sleep 600
+[ "$1" = worker ] || exec sleep 600
+until echo "$* here" | nc -w 30 "$MASTER_ADDR" "$MASTER_PORT"; do sleep 0.1; done
+exec sleep 600"""
+    run = 'nc -l -p "$MASTER_PORT" -e sh -c \'read line; echo "$line" >&2\''
+    setup = f"cat >dask <<'END'\n{dask}\nEND\nchmod +x dask"
+    env = {"PATH": ".:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    written = read_job({"run": run, "nodes": 2, "framework": "dask"}, now=0.0).spec
+    spec = dispatcher.spec(run=run, launch=written.launch, setup=setup, env=env, nodes=2, resources=SMALL)
+    await dispatcher.want(entry("p1", spec, nodes=2, pool=POOL, success="first"))
+    report = await dispatcher.ended("p1")
+    logs = [dispatcher.log("p1", rank) for rank in range(2)]
+    assert (report.status, report.exit_code) == (PlacementStatus.SUCCEEDED, 0), (report, logs)
+    assert "worker tcp://" in logs[0]
+    assert "--name rank-1 --nthreads 1" in logs[0]
 
 
 async def test_memory_that_is_not_there_is_the_cause(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:

@@ -134,9 +134,11 @@ class SlurmAgent(AgentProcess):
         return f"{placement}-{self._unique}"
 
     async def run_job(self, run: str, nodes: int = 1, placement: str = "p1", **fields: Any) -> None:
-        """Have a job run; `fields` are of its spec, or of its entry: queue, owner, grace_s, max_duration_s."""
+        """Have a job run; `fields` are of its spec, or of its entry: queue, owner, grace_s, max_duration_s, success."""
         of_entry = {
-            key: fields.pop(key) for key in ("queue", "owner", "grace_s", "max_duration_s") if key in fields
+            key: fields.pop(key)
+            for key in ("queue", "owner", "grace_s", "max_duration_s", "success")
+            if key in fields
         }
         spec = self.dispatcher.spec(run=run, nodes=nodes, **fields)
         await self.dispatcher.want(entry(self.id(placement), spec, nodes, pool="main", **of_entry))

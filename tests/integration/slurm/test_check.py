@@ -15,6 +15,7 @@ async def test_what_is_well(east: Slurm, tmp_path: Path) -> None:
     assert not _wrong(lines), lines
     assert "ok    pool main: 4 hosts, each 8 GPUs A100" in lines
     assert "ok    all others: Slurm takes jobs in partition main" in lines
+    assert any(line.startswith("WARN  what jobs use is not gathered") for line in lines)
 
 
 async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:
@@ -44,6 +45,17 @@ async def test_a_directory_of_another_agents(east: Slurm, tmp_path: Path) -> Non
 async def test_what_is_not_there(tmp_path: Path) -> None:
     [line] = await check(SlurmSettings(shared_dir=tmp_path), {"PATH": str(tmp_path)}, tmp_path / "state")
     assert line.startswith("sbatch, squeue, scontrol, scancel cannot be found")
+
+
+async def test_a_slurm_that_is_not_found(east: Slurm, tmp_path: Path) -> None:
+    environment, conf = {"PATH": east.environment["PATH"]}, tmp_path / "slurm.conf"
+    settings = SlurmSettings(shared_dir=tmp_path, conf=conf)
+    [wrong] = _wrong(await check(settings, environment, tmp_path / "state"))
+    assert wrong == f"conf: {conf} is not there; name this cluster's slurm.conf"
+    conf.touch()
+    [wrong] = _wrong(await check(settings, environment, tmp_path / "state"))
+    assert wrong.startswith("Slurm does not answer")
+    assert "name it by conf under slurm" in wrong
 
 
 def _wrong(lines: list[str]) -> list[str]:

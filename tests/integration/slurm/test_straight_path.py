@@ -6,8 +6,11 @@ from pathlib import Path
 
 from federator.model.jobs import Checkpoint
 from federator.model.placements import Cause, PlacementStatus
+from federator.wire.jobfile import read_job
 from tests.integration.slurm.conftest import Agents, SlurmAgent, gpus
 from tests.support.waiting import until
+from tests.testbeds.frameworks import BIN, lacking
+from tests.testbeds.required import need
 from tests.testbeds.slurm import Slurm
 
 
@@ -62,6 +65,24 @@ async def test_a_gang_of_four_whole_nodes(agents: Agents, east: Slurm) -> None:
     for rank in range(4):
         devices = "0,1,2,3,4,5,6,7"
         assert agent.log(rank=rank) == f"{rank}/4 n{rank} {devices} 127.0.0.1\n"
+
+
+async def test_mpi_starts_its_processes_on_the_other_nodes_by_itself(agents: Agents, east: Slurm) -> None:
+    """Open MPI, which is not told that Slurm is there; and when rank 0 has ended, so have the others."""
+    need(lacking())
+    agent = await agents.of(east)
+    program = """import os
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+total = world.allreduce(world.rank + 1)
+print("process", world.rank, "on", os.environ["SLURMD_NODENAME"], "sum", total, flush=True)"""
+    run = f"exec python3 - <<'END'\n{program}\nEND"
+    spec = read_job({"run": run, "nodes": 3, "framework": {"name": "mpi", "processes": 1}}, now=0.0).spec
+    env = {"PATH": f"{BIN}:/usr/bin:/bin"}
+    await agent.run_job(run, nodes=3, launch=spec.launch, env=env, resources=gpus(8), success="first")
+    end = await agent.ended()
+    assert (end.status, end.exit_code) == (PlacementStatus.SUCCEEDED, 0), (end, agent.log())
+    assert sorted(agent.log().splitlines()) == [f"process {rank} on n{rank} sum 6" for rank in range(3)]
 
 
 async def test_ranks_that_share_a_node_share_no_gpu(agents: Agents, east: Slurm) -> None:

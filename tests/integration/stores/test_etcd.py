@@ -37,7 +37,7 @@ async def opened(
     cluster: EtcdCluster, prefix: str, blobs: MemoryBlobs | None = None, **fields: Any
 ) -> EtcdStore:
     settings = EtcdSettings(endpoints=cluster.endpoints, shared_dir="", prefix=f"/{prefix}", **fields)
-    return await EtcdStore.open(settings, blobs or MemoryBlobs(), outside=("spec/",))
+    return await EtcdStore.open(settings, blobs or MemoryBlobs(), outside={"spec/": -1})
 
 
 async def put(store: EtcdStore, key: str, value: bytes = b"v") -> int:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from federator.app import adopt_store
+from federator.backups import adopt_store
 from federator.control.maintenance.reconciliation import FLAG
 from federator.control.record.leadership import ALIVE_KEY
 from federator.kernel.clock import SystemClock
@@ -60,9 +60,9 @@ async def test_a_dispatcher_with_another_folder_does_not_start(cluster: EtcdClus
     one, _ = await open_shared(settings_for(cluster, tmp_path / "shared", "other"))
     await one.commit(ROW)
     await one.close()
-    with pytest.raises(Invalid, match="is not the folder of this store"):
+    with pytest.raises(Invalid, match="does not belong to this store"):
         await open_shared(settings_for(cluster, tmp_path / "its own", "other"))
-    with pytest.raises(Invalid, match="is not the folder of this store"):
+    with pytest.raises(Invalid, match="does not belong to this store"):
         await open_shared(settings_for(cluster, tmp_path / "shared", "another store"))
 
 

@@ -9,13 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
+from federator.model.arrays import Indices
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Accelerators, Checkpoint, JobSpec, JobStatus, Resources, Retry
 from federator.model.series import Overlap, Recurrence
 from federator.simulation.virtual_time import ORIGIN_AT
 from federator.wire.every import Repeated
 from federator.wire.http import JobPatch
-from federator.wire.jobfile import JobRequest, read_job, read_job_text
+from federator.wire.jobfile import JobRequest, read_job, read_job_document
+from federator.wire.yamltext import read_document
 from tests.lab.faults.dispatchers import Dispatcher
 from tests.lab.faults.plan import Deed, JobPlan, SeriesPlan
 from tests.lab.faults.scene import Scene
@@ -138,7 +140,7 @@ class Users:
         async def ask(server: Dispatcher) -> None:
             core = server.serving()
             try:
-                request = read_job_text(text, now=core.clock.now())
+                request = read_job_document(read_document(text), now=core.clock.now())
                 await core.intake.submit(USER, request, client_id=None, body_hash="nonsense")
             except Transient:
                 raise
@@ -229,5 +231,5 @@ def _request(job: JobPlan, now_at: float) -> JobRequest:
         priority=job.priority,
         deadline_at=None if job.deadline_s is None else now_at + job.deadline_s,
         max_duration_s=job.max_duration_s,
-        array=tuple(range(job.tasks)),
+        array=Indices.of(range(job.tasks)),
     )

@@ -63,7 +63,7 @@ class _Etcd:
     def __init__(self) -> None:
         link = EtcdLink(["127.0.0.1:1"], None, 1.0)
         self.store = EtcdStore(
-            link, EtcdSettings(endpoints=("http://127.0.0.1:1",), shared_dir="unused"), MemoryBlobs(), ()
+            link, EtcdSettings(endpoints=("http://127.0.0.1:1",), shared_dir="unused"), MemoryBlobs(), {}
         )
         self.largest = 0
 

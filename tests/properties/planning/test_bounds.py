@@ -15,11 +15,11 @@ from federator.planning.linear.columns import ColumnKind, Columns
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving import certify, column_generation, parts
-from federator.solving.glop import Matrix, Model
 from federator.solving.packed import pack
 from tests.bench.solver.baselines import RULES
 from tests.bench.solver.instances import Instance, Parameters
 from tests.support.examples import examples
+from tests.support.relaxations import relaxed
 from tests.support.worlds import worlds_at_random
 
 MOST_PLANS = 3_000
@@ -33,7 +33,6 @@ at_random = settings(
 @pytest.fixture
 def _never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns are looked at first, however small the model is, and bounds have to come very near."""
-    monkeypatch.setattr(column_generation, "ALL", 0)
     monkeypatch.setattr(column_generation, "PICKED", 1)
     monkeypatch.setattr(column_generation, "PICKED_BY_SHARE", 0)
     monkeypatch.setattr(column_generation, "ROUNDS", 500)
@@ -51,7 +50,7 @@ def test_no_plan_of_the_model_costs_less_than_any_prices_bound(problem: Problem,
     ours = np.maximum(0.0, -packed.sign * drawn[packed.row_origin])
     assert certify.proven_bound(table, drawn) <= cheapest + 1e-6
     assert packed.answer(ours).bound <= cheapest + 1e-6
-    found = column_generation.solve(packed, ours)
+    found = column_generation.solve(packed, ours, np.ones(len(packed.cost), dtype=bool))
     assert found is not None
     assert found.bound <= cheapest + 1e-6
     assert found.value <= cheapest + 1e-6
@@ -62,7 +61,7 @@ def test_no_plan_of_the_model_costs_less_than_any_prices_bound(problem: Problem,
 @given(problem=worlds_at_random())
 def test_generating_from_one_column_a_class_comes_to_what_all_columns_come_to(problem: Problem) -> None:
     table = _table(problem)
-    packed, solved = pack(table), Model(Matrix.of(table)).relax()
+    packed, solved = pack(table), relaxed(table)
     assert solved is not None
     found = column_generation.solve(packed, np.zeros(len(packed.limit)), near=1e-9)
     assert found is not None
@@ -77,7 +76,7 @@ def test_generating_from_one_column_a_class_comes_to_what_all_columns_come_to(pr
 def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
     evaluator = Evaluator(World(Instance(Parameters(jobs=120, sites=6, seed=seed)).problem()))
     table = cut.build(evaluator)
-    exact = Model(Matrix.of(table)).relax()
+    exact = relaxed(table)
     assert exact is not None
     packed = pack(table)
     hours = column_generation.hours_of(table, packed.row_origin)
@@ -87,7 +86,7 @@ def test_a_federation_is_certified_by_few_of_its_columns(seed: int) -> None:
     assert found is not None
     assert found.bound <= exact.objective + 1e-4 <= found.value + 2e-4
     assert found.value - found.bound <= 2 * column_generation.NEAR * exact.objective
-    assert found.active.sum() < 0.7 * len(table.cost)
+    assert len(found.kept) < 0.7 * len(table.cost)
     again = column_generation.solve(packed, start)
     assert again is not None
     assert (again.value, again.bound) == (found.value, found.bound)
@@ -107,7 +106,7 @@ def test_a_line_certified_in_parts_has_the_bound_and_the_gaps_of_the_whole(
     monkeypatch.setattr(parts, "HELD_COLUMNS", 0)
     assert whole is not None
     assert in_parts is not None
-    best = Model(Matrix.of(cut.build(evaluator, in_use=True))).relax()
+    best = relaxed(cut.build(evaluator, in_use=True))
     assert best is not None
     for one, other in zip(whole, in_parts, strict=True):
         assert other.columns == one.columns

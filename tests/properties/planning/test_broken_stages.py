@@ -30,7 +30,7 @@ def _noise(scale: float) -> Spoil:
 
     def spoil(answer: Relaxed, asked: int) -> Relaxed:
         dice = np.random.default_rng(asked)
-        noise = [dice.normal(0.0, scale, len(part)) for part in (answer.values, answer.duals, answer.reduced)]
+        noise = [dice.normal(0.0, scale, len(part)) for part in (answer.values, answer.duals)]
         return Relaxed(float(dice.normal(0.0, scale)), *noise)
 
     return spoil
@@ -43,7 +43,7 @@ ANSWERS: dict[str, Spoil] = {
     "huge numbers": _noise(1e9),
     "everything at once": lambda answer, asked: answer._replace(values=answer.values + 1e6),
     "the wrong way round": lambda answer, asked: answer._replace(
-        objective=-answer.objective, values=answer.values[::-1].copy(), reduced=-answer.reduced
+        objective=-answer.objective, values=answer.values[::-1].copy()
     ),
 }
 

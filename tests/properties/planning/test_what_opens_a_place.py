@@ -18,7 +18,7 @@ from tests.support.worlds import worlds_at_random
 
 FILTER_NAMES = {test.name for test in FILTERS}
 the_same_worlds = settings(
-    max_examples=300, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=150, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def test_what_is_offered_for_a_place_applied_alone_opens_it() -> None:
                     assert _opens(apply(problem, site.remedy), job, site.site, site.pool), site
 
     try_one()
-    assert sum(tried.values()) > 1000
+    assert sum(tried.values()) > 500
     assert len(tried) > 12, tried
 
 

@@ -117,9 +117,8 @@ def test_parts_of_jobs_are_whole_ones_the_largest_first() -> None:
     problem = late_work()
     offer = next(at.key for at in World(problem).places if at.offer is not None)
     leads = (Lead("known-0", offer, 1.1), Lead("new-0", offer, 1.3))
-    dear = {f"available/{offer}": 1e4}
-    assert rentals(replace(problem, leads=leads, warm_prices=dear)) == {"known": 1, "new": 2}
-    assert rentals(replace(problem, leads=leads[:1], warm_prices=dear)) == {"known": 1}
+    assert rentals(replace(problem, leads=leads)) == {"known": 1, "new": 2}
+    assert rentals(replace(problem, leads=leads[:1])) == {"known": 1}
 
 
 def rentals(problem: Problem) -> Counter[str]:
@@ -129,12 +128,13 @@ def rentals(problem: Problem) -> Counter[str]:
     return Counter(job[:-2] for job, place in starts.items() if places[place].offer is not None)
 
 
-def test_rentals_of_the_plan_go_first_and_what_it_does_not_know_is_rented_for_by_its_prices() -> None:
+def test_what_the_plan_rents_is_decided_and_what_it_does_not_know_waits_for_the_next_one() -> None:
     problem = late_work()
     offer = next(at.key for at in World(problem).places if at.offer is not None)
-    led = replace(problem, leads=(Lead("known-0", offer, 2.0),))
+    leads = (Lead("known-0", offer, 2.0), Lead("new-0", offer, 1.0))
+    assert rentals(replace(problem, leads=leads[:1])) == {"known": 2}
+    led = replace(problem, leads=leads, warm_prices={f"available/{offer}": 1.0})
     assert rentals(led) == {"known": 2, "new": 1}
-    assert rentals(replace(led, warm_prices={f"available/{offer}": 1e4})) == {"known": 2}
     plan = decide(led)
     assert [stage.stage for stage in plan.stages] == ["greedy", "lead"]
     assert decide(led, stages=("greedy", "lead")) == plan, "as it is replayed"
@@ -143,7 +143,7 @@ def test_rentals_of_the_plan_go_first_and_what_it_does_not_know_is_rented_for_by
     assert plan.prices == led.warm_prices
 
 
-def test_offers_that_draw_on_one_stock_have_one_price_and_no_more_of_it_is_taken_than_there_is() -> None:
+def test_no_more_of_a_stock_that_offers_share_is_taken_than_there_is() -> None:
     quota = Stock("quota", 12, each=4, unit="GPUs")
     offers = [
         an_offer(name, available=3, stock=quota, price_usd_h=usd) for name, usd in (("a", 10), ("b", 11))
@@ -151,9 +151,6 @@ def test_offers_that_draw_on_one_stock_have_one_price_and_no_more_of_it_is_taken
     problem = changed(late_work(), offers=tuple(offers))
     leads = (Lead("known-0", "acme/a", 2.0), Lead("new-0", "acme/b", 2.0))
     assert rentals(replace(problem, leads=leads)) == {"known": 2, "new": 1}
-    assert rentals(replace(problem, leads=leads[:1])) == {"known": 2, "new": 1}
-    dear = {"stock/acme/quota": 2.5e3}
-    assert rentals(replace(problem, leads=leads[:1], warm_prices=dear)) == {"known": 2}
 
 
 def test_what_is_led_to_is_dropped_where_greedy_is_cheaper() -> None:

@@ -20,7 +20,6 @@ from federator_agent.kube.api import Api
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN, SIDE
 from federator_agent.kube.objects import Pod
-from federator_agent.kube.settings import KubeSettings
 from tests.testbeds.etcd import DIE_WITH_US
 from tests.testbeds.kubernetes.cluster import Admin
 
@@ -30,13 +29,19 @@ AT = "2026-01-01T00:00:00Z"
 AT_ONCE = 32
 
 
+RACK = "topology.kubernetes.io/rack"
+
+
 def node(number: int, port: int, gpus: int = 8) -> dict[str, Any]:
     """A node that takes work, with a kubelet at that port of this host."""
     size = {"cpu": "64", "memory": "512Gi", "pods": "250", "nvidia.com/gpu": str(gpus)}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": f"{PREFIX}{number}", "labels": {"nvidia.com/gpu.product": "A100"}},
+        "metadata": {
+            "name": f"{PREFIX}{number}",
+            "labels": {"nvidia.com/gpu.product": "A100", RACK: f"r{number // 16}"},
+        },
         "status": {
             "capacity": size,
             "allocatable": size,
@@ -70,7 +75,7 @@ class FakeKubelet:
     """Says of pods what their containers would have done."""
 
     def __init__(self, kubeconfig: str) -> None:
-        self._api = Api(KubeSettings(image="", kubeconfig=kubeconfig))
+        self._api = Api(kubeconfig)
         self._told: set[str] = set()
         self._over: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()

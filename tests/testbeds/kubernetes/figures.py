@@ -53,7 +53,7 @@ def say(what: str, figure: str) -> None:
 
 async def measure(admin: str, kubeconfig: str, port: int, folder: Path) -> None:
     """All of it, in the order in which the cluster fills."""
-    api = Api(KubeSettings(image="i", kubeconfig=admin))
+    api = Api(admin)
     nodes = [fakes.node(number, port) for number in range(NODES)]
     await many("POST", "/api/v1/nodes", nodes, api)
     await pods_alone(api)
@@ -125,8 +125,8 @@ async def placements(world: RuntimeWorld) -> None:
         record = world.record(spec)
         begun_s = time.monotonic()
         task = asyncio.create_task(world.prepare(record, spec))
-        pods = world.runtime.pods.mirror.items  # type: ignore[attr-defined]
-        while f"{record.entry.placement}-0" not in pods:
+        pods = world.runtime.pods  # type: ignore[attr-defined]
+        while pods.get(f"{record.entry.placement}-0") is None:
             await asyncio.sleep(0.0005)
         made_ms.append((time.monotonic() - begun_s) * 1000)
         prepared = await task
@@ -165,6 +165,6 @@ async def memory(kubeconfig: str) -> None:
     command = [sys.executable, "-m", "tests.testbeds.kubernetes.watcher", kubeconfig]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     empty_mib, full_mib, seconds, seen = done.stdout.split()
-    say(f"agent at {NODES} nodes and {PODS} pods: resident memory", f"{full_mib} MiB")
+    say(f"agent at {NODES} nodes in racks and {PODS} pods: memory", f"{full_mib} MiB")
     say("  of which the program itself, before it has looked", f"{empty_mib} MiB")
     say(f"  until it has seen all {seen} nodes", f"{seconds} s")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from tests.testbeds.kubernetes.node import RealNode, unable
 
 FOREIGN_IMAGE = "busybox:1.36"
 ROOT = Path(__file__).parents[3]
-MANIFEST = ROOT / "agents" / "install" / "kubernetes" / "federator-agent.yaml"
+MANIFEST = ROOT / "deploy" / "kubernetes" / "federator-agent.yaml"
 SECRET = "data-mover"
 GRANTS = (
     "Namespace",
@@ -50,19 +51,26 @@ def lacking() -> str:
     return "" if os.environ.get("KUBECONFIG") else missing() or unable()
 
 
+_STARTED = ExitStack()
+
+
+@atexit.register
+def end() -> None:
+    """End it, if it was started: once no test of this process needs it any more, and with the process at the latest."""
+    testbed.cache_clear()
+    _STARTED.close()
+
+
 @cache
 def testbed() -> Bed:
-    """It, ended with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="kubernetes-")
-    atexit.register(folder.cleanup)
+    """It, started by whoever is first to ask."""
+    folder = _STARTED.enter_context(tempfile.TemporaryDirectory(prefix="kubernetes-"))
     if given := os.environ.get("KUBECONFIG"):
         image = os.environ.get("FEDERATOR_TEST_IMAGE", FOREIGN_IMAGE)
-        admin = _admin(Path(given), Path(folder.name))
-        return Bed(admin, install(admin, Path(folder.name)), image)
-    cluster = KubeCluster(Path(folder.name)).__enter__()
-    atexit.register(cluster.end)
-    node = RealNode(cluster).__enter__()
-    atexit.register(node.end)
+        admin = _admin(Path(given), Path(folder))
+        return Bed(admin, install(admin, Path(folder)), image)
+    cluster = _STARTED.enter_context(KubeCluster(Path(folder)))
+    node = _STARTED.enter_context(RealNode(cluster))
     return Bed(cluster.admin, install(cluster.admin, cluster.folder), IMAGE, cluster, node)
 
 

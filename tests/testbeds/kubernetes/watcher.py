@@ -12,6 +12,7 @@ from federator_agent.kube.settings import KubeSettings
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.support.waiting import until
 from tests.testbeds.kubernetes.cluster import NAMESPACE
+from tests.testbeds.kubernetes.fakes import RACK
 
 SETTLE_S = 5.0
 
@@ -26,7 +27,7 @@ def resident_mib() -> int:
 
 async def main(kubeconfig: str) -> None:
     """Look, and say."""
-    settings = KubeSettings(image="i", kubeconfig=kubeconfig, namespace=NAMESPACE)
+    settings = KubeSettings(image="i", kubeconfig=kubeconfig, namespace=NAMESPACE, topology={"rack": RACK})
     with tempfile.TemporaryDirectory() as folder:
         world = RuntimeWorld(Path(folder), Site(lambda around: KubeRuntime(settings, around), "a100"))
         world.begin()

@@ -1,6 +1,7 @@
 """A job's image as the programs of sites are told of it: each word, and that nothing of the job's has a say outside of its container."""
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from federator_agent.images import (
     Engine,
     Images,
     Pull,
+    beside,
     cleanup,
     given,
     notes,
@@ -92,6 +94,22 @@ def test_no_variable_of_a_jobs_reaches_the_program(tmp_path: Path) -> None:
         assert "SECRET=hush" in inside, engine
         assert "hush" not in (tmp_path / "outside").read_text(), engine
         assert "hush" not in (tmp_path / "words").read_text(), engine
+
+
+@pytest.mark.parametrize("engine", [Engine.APPTAINER, Engine.ENROOT])
+def test_a_command_beside_has_a_container_like_that_of_the_job(tmp_path: Path, engine: Engine) -> None:
+    """These programs take nobody into a container that runs; the same options give one with the same folders and devices."""
+    run = Contained("p1-0", "lab/img:1", ["nvidia-smi"], WORK, gpus=True, readable=[Path("/s/in")])
+    assert beside(Images(engine=engine), run, tty=True) == script(Images(engine=engine), run)
+
+
+def test_podman_takes_a_command_into_the_container(tmp_path: Path) -> None:
+    run = Contained("p1-0", "lab/img:1", ["bash"], WORK)
+    words = shlex.split(beside(Images(engine=Engine.PODMAN), run, tty=True))
+    assert words[:3] == ["exec", "podman", "exec"]
+    assert "--tty" in words
+    assert words[words.index("p1-0") :][:2] == ["p1-0", "/bin/sh"]
+    assert words[-1] == "bash"
 
 
 def test_apptainer_runs_it_from_the_registry(tmp_path: Path) -> None:

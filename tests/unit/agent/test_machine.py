@@ -1,10 +1,14 @@
 """The agent's decisions, one by one. What would break without each is in the test's name."""
 
+import pytest
+
 from federator.model.placements import Cause, Order, PlacementStatus
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
+from federator_agent.core import state
 from federator_agent.core.lent_capacity import Hours
 from federator_agent.core.machine import next_wake_boot_s
+from federator_agent.core.state import State, restore, whole
 from tests.unit.agent.worlds import World, entry, lending, only, spec, spec_hash
 
 JOB = spec()
@@ -256,6 +260,44 @@ def test_the_first_failed_rank_names_the_exit_code() -> None:
     assert (world.last("p").cause, world.last("p").exit_code) == (Cause.EXIT, 9)
 
 
+def test_where_the_first_decides_its_success_ends_the_others_and_is_the_placements() -> None:
+    world = World()
+    world.connect()
+    world.run("p", GANG, success="first")
+    assert not only(world.end("p", 1), do.SignalRanks), "one that has done its part"
+    assert only(world.end("p", 0), do.SignalRanks)[0].ranks == (2,)
+    world.advance(1)
+    world.end("p", 2, code=143)
+    world.tell(ev.Collected("p"))
+    assert (world.last("p").status, world.last("p").exit_code) == (PlacementStatus.SUCCEEDED, 0)
+
+
+def test_where_the_first_decides_a_failure_of_any_rank_is_still_one() -> None:
+    for rank, code in ((0, 5), (2, 6)):
+        world = World()
+        world.connect()
+        world.run("p", GANG, success="first")
+        world.end("p", rank, code=code)
+        world.advance(1)
+        for other in {0, 1, 2} - {rank}:
+            world.end("p", other, code=0)
+        world.tell(ev.Collected("p"))
+        assert (world.last("p").status, world.last("p").exit_code) == (PlacementStatus.FAILED, code)
+
+
+def test_where_the_first_decides_and_has_succeeded_no_later_failure_counts() -> None:
+    world = World()
+    world.connect()
+    world.run("p", GANG, success="first")
+    ended_at = world.at
+    world.advance(1)
+    world.end("p", 2, code=1)
+    world.tell(ev.RankEnded("p", 0, ended_at, 0))
+    world.end("p", 1, code=143)
+    world.tell(ev.Collected("p"))
+    assert world.last("p").status is PlacementStatus.SUCCEEDED, "its worker saw the end before the agent did"
+
+
 def test_a_lost_rank_loses_the_placement_however_the_others_end() -> None:
     world = World()
     world.connect()
@@ -356,6 +398,48 @@ def test_a_new_incarnation_is_told_everything_and_starts_its_generations_anew() 
     world.want(entry("new", JOB))
     assert set(world.state.records) == {"old", "new"}
     assert world.state.left == ("inc-1",)
+
+
+def test_a_restored_store_is_told_what_was_over_before() -> None:
+    """Its backup may be older than these ends: without them it would run the jobs again."""
+    world = World()
+    world.connect()
+    for placement in ("a", "b"):
+        world.run(placement, JOB)
+        world.end(placement)
+        world.tell(ev.Collected(placement))
+        world.tell(ev.Acknowledged(world.last(placement).seq))
+        world.want(forget=(placement,))
+    assert world.state.records == {}
+    world.crash()
+    world.connect()
+    assert world.state.records == {}, "the same store knows them"
+    (said,) = only(world.connect(incarnation="inc-2"), do.SendStatuses)
+    assert [(each.placement, each.status, each.job) for each in said.reports] == [
+        ("a", PlacementStatus.SUCCEEDED, "job-a"),
+        ("b", PlacementStatus.SUCCEEDED, "job-b"),
+    ]
+    world.generation, world.desired = 0, {}
+    world.want()
+    world.tell(ev.Acknowledged(said.reports[-1].seq))
+    assert world.state.records == {}
+    assert set(world.state.over) == {"a", "b"}, "and the next one is told, too"
+
+
+def test_so_much_is_remembered_of_what_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "MOST_OVER", 3)
+    world = World()
+    world.connect()
+    for number in range(5):
+        world.run(f"p{number}", JOB)
+        world.end(f"p{number}")
+        world.tell(ev.Collected(f"p{number}"))
+        world.tell(ev.Acknowledged(world.last(f"p{number}").seq))
+        world.want(forget=(f"p{number}",))
+    assert list(world.state.over) == ["p2", "p3", "p4"]
+    again = restore(State(site=world.site), whole(world.state))
+    assert again.over == world.state.over
+    assert again.records == {}
 
 
 def test_an_ended_placement_is_tidied_when_known_and_its_checkpoints_only_after_success() -> None:

@@ -9,9 +9,10 @@ import pytest
 from federator.model.placements import Used
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.local import cgroups
-from federator_agent.local.meter import Meter, Rank
+from federator_agent.local.meter import Rank, readings
 from federator_agent.local.traces import MARK
 from federator_agent.nvml import Gpu
+from federator_agent.usage import Reading, UsageTotals
 
 
 def rank(folder: Path, *gpus: int) -> Rank:
@@ -20,6 +21,19 @@ def rank(folder: Path, *gpus: int) -> Rank:
 
 def gpu(index: int, percent: int | None, used_mib: int = 0) -> Gpu:
     return Gpu(index, name="A100", used_mib=used_mib, utilisation_percent=percent)
+
+
+class Meter:
+    """Readings of this host, added up."""
+
+    def __init__(self) -> None:
+        self._totals = UsageTotals()
+
+    def look(
+        self, running: dict[str, list[Rank]], gpus: dict[int, Gpu], passed_s: float, real_s: float
+    ) -> dict[str, Used]:
+        found = readings(running, gpus)
+        return self._totals.add(found, running=running, passed_s=passed_s, real_s=real_s)
 
 
 def meter() -> Meter:
@@ -101,3 +115,17 @@ def test_an_agent_that_starts_again_does_not_count_what_ran_before(tmp_path: Pat
     assert made.look(running, {}, 10.0, 10.0)["p"].cpus == 0.0
     (group / "cpu.stat").write_text("usage_usec 36040000000\n")
     assert made.look(running, {}, 10.0, 10.0)["p"].cpu_s == 40.0
+
+
+def test_what_could_not_be_read_once_is_neither_lost_nor_counted_twice() -> None:
+    totals = UsageTotals()
+    totals.add({}, running=(), passed_s=0.0, real_s=0.0)
+
+    def used(cpu_s: float) -> Used:
+        found = {"p": {0: Reading(cpu_s, 2**20)}}
+        return totals.add(found, running=["p"], passed_s=10.0, real_s=10.0)["p"]
+
+    assert used(4.0).cpu_s == 4.0
+    assert totals.add({}, running=["p"], passed_s=10.0, real_s=10.0) == {}
+    assert used(9.0) == Used(sampled_s=20.0, cpu_s=9.0, memory_peak_mib=1)
+    assert used(2.0).cpu_s == 9.0, "a step that is over has taken its time with it"

@@ -15,6 +15,10 @@ from federator.kernel.errors import Invalid
         ("turn: {minimum_gap_s: .nan}", "$.turn.minimum_gap_s", "write a number"),
         ("retention: {jobs_s: 1e999}", "$.retention.jobs_s", "cannot be inf"),
         ("leases: {poll_s: 0}", "$.leases.poll_s", "above 0"),
+        ("traces: {endpoint: collector:4318}", "$.traces.endpoint", "write the whole of it"),
+        ("traces: {endpoint: 'http://u:p@collector/'}", "$.traces.endpoint", "headers_file"),
+        ("traces: {endpoint: 'http://collector/', share: 0}", "$.traces.share", "above 0"),
+        ("log_format: xml", "$.log_format", "json"),
         (
             "turn: {stages: [greedy, magic]}",
             "$.turn.stages",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from federator.model.spans import trace_id
 from federator.telemetry import CATALOGUE, Metrics, MetricType, configure_logging, get_logger
 
 
@@ -71,3 +72,16 @@ def test_the_level_is_that_of_the_setting() -> None:
     assert "loud" in stream.getvalue()
     with pytest.raises(ValueError, match="log level"):
         configure_logging(level="chatty")
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_line_about_one_job_names_its_trace() -> None:
+    stream = io.StringIO()
+    configure_logging(as_json=True, stream=stream)
+    one, other = "job-01k742sg0013452znrksnf95fy", "job-01k742sg0013452znrksnf95fz"
+    logging.getLogger("library").warning("stale: %s: gone", one)
+    get_logger("api").warning("stale", job=one)
+    get_logger("api").warning("a pair", job=one, other=other)
+    get_logger("api").warning("no job")
+    traces = [json.loads(line).get("trace_id") for line in stream.getvalue().splitlines()]
+    assert traces == [f"{trace_id(one):032x}", f"{trace_id(one):032x}", None, None]

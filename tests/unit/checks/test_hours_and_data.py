@@ -6,7 +6,18 @@ from msgspec.structs import replace
 from federator.model.datasets import DatasetRule, Link, LinkRule, Moves, Spot
 from federator.model.jobs import Input
 from federator.model.plans import Plan, Severity
-from federator.model.rules import CapRow, CapUnit, Effect, Filter, Opening, Period, PoolSelector, Rule, Window
+from federator.model.rules import (
+    CapRow,
+    CapUnit,
+    Effect,
+    Filter,
+    Opening,
+    Period,
+    PoolSelector,
+    Rule,
+    Scope,
+    Window,
+)
 from federator.model.snapshot import Problem
 from federator.planning.checks import check
 from tests.support.worlds import (
@@ -46,12 +57,39 @@ def blamed(problem: Problem, plan: Plan) -> set[tuple[str, int]]:
         (Opening("nights", PoolSelector(), windows=(TO_11_PM,), stops=True), 0.7, False, False),
         (Opening("nights", PoolSelector(), windows=(TO_11_PM,), stops=True), 0.8, False, True),
         (Opening("nights", PoolSelector(), windows=(TO_11_PM,), stops=True), 0.8, True, False),
+        (Opening("ever", PoolSelector(), closed=(Window(until_at=NOW),)), 0.1, False, False),
+        (
+            Opening(
+                "soon", PoolSelector(), closed=(Window(first_at=NOW + 9, until_at=NOW + 11),), stops=True
+            ),
+            0.1,
+            False,
+            True,
+        ),
+        (
+            Opening("far", PoolSelector(), closed=(Window(first_at=NOW + 240 * HOUR),), stops=True),
+            241.0,
+            False,
+            True,
+        ),
+        (
+            Opening("show", PoolSelector(), closed=(TO_11_PM,), but_for=Scope(queues=("other",))),
+            0.1,
+            True,
+            True,
+        ),
+        (
+            Opening("show", PoolSelector(), closed=(TO_11_PM,), but_for=Scope(owners=("ada",))),
+            0.1,
+            True,
+            False,
+        ),
     ],
 )
 def test_a_place_takes_work_while_its_calendar_is_open_and_what_it_would_stop_only_if_that_ends_before(
     opening: Opening, run_h: float, saves: bool, found: bool
 ) -> None:
-    job, pool = a_job(run_s=run_h * HOUR, saves=saves), a_pool()
+    job, pool = a_job(run_s=run_h * HOUR, max_duration_s=None, saves=saves), a_pool()
     problem = a_world([job], [pool], rules=[opening])
     assert blamed(problem, a_plan(placed(job, pool))) == ({("job-a", 0)} if found else set())
 

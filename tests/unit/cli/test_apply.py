@@ -49,10 +49,18 @@ def test_advice_has_numbers_and_who_is_before_it_names(federator: Command, fake:
         (AskFor("job-1", "max_cost_usd", 12.0), {"max_cost": "12.0 USD"}),
         (AskFor("job-1", "max_duration_s", 3600.5), {"max_duration": "3601s"}),
         (AskFor("job-1", "queue", "research"), {"queue": "research"}),
+        (AskFor("job-1", "models", ("A100", "H100")), {"models": "A100|H100"}),
+        (AskFor("job-1", "nodes", 2), {"nodes": 2}),
+        (AskFor("job-1", "gpus", 4), {"gpus": 4}),
+        (AskFor("job-1", "gpu_memory_mib", 40960), {"gpu_memory": "40960MiB"}),
+        (AskFor("job-1", "cpus_milli", 1500), {"cpus": 1.5}),
+        (AskFor("job-1", "memory_mib", 2000), {"memory": "2000MiB"}),
+        (AskFor("job-1", "sites", ("north", "south")), {"sites": "north|south"}),
+        (AskFor("job-1", "not_sites", ()), {"not_sites": "none"}),
     ],
 )
 def test_what_is_the_jobs_own_is_done(
-    federator: Command, fake: FakeDispatcher, change: AskFor, patch: dict[str, str]
+    federator: Command, fake: FakeDispatcher, change: AskFor, patch: dict[str, object]
 ) -> None:
     fake.answer("GET /v1/jobs/train/explain", told(WaitUntil(NOW), change))
     fake.answer("POST /v1/jobs/actions", [ActedOn("job-1", "train", 1, 0, {"PENDING": 1})])
@@ -81,7 +89,8 @@ def test_of_an_array_one_task_is_explained_and_all_are_changed(
     [
         (WaitUntil(NOW), "federator wait job-1"),
         (MoreHosts("north/a100", 1), "ask a user with the role platform"),
-        (AskFor("job-1", "gpus", 2), "change its file"),
+        (AskFor("job-1", "kinds", ("edge",)), "change its file"),
+        (AskFor("job-1", "models", ("A100",), form=1), "change its file"),
         (AskFor("job-1", "approved_usd", 9.0), "federator burst approve job-1"),
         (AskFor("job-2", "deadline_at", 1.0), "ask a user with the role platform"),
     ],

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 
 from federator.api.problems import problem_of
-from federator.cli.batch_scripts import is_script, read_script
+from federator.cli.batch_scripts import read_script
+from federator.cli.jobfiles import is_script
 from federator.cli.sbatch_values import deadline_of, seconds_of
 from federator.kernel.errors import Invalid
 from federator.wire.http import Submitted

@@ -78,6 +78,10 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
         (("decisions", "show"), "DECISION: is missing (see federator decisions show --help)"),
         (("decisions", "nope"), "known are replay, list, show (see federator decisions --help)"),
         (("simulate", "table"), "'table': more words than it takes (see federator simulate --help)"),
+        (
+            ("submit", "--", "sleep", "30"),
+            "'30': more words than it takes; for a command write federator run --detach -- COMMAND (see federator submit --help)",
+        ),
         (("nope",), "error: there is no command 'nope' (see federator --help)"),
         (("lsit",), "there is no command 'lsit'; did you mean list? (see federator --help)"),
         (("list", "--limt", "3"), "no option --limt; did you mean --limit? (see federator list --help)"),

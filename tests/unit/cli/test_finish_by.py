@@ -10,7 +10,7 @@ from aiohttp import web
 
 from federator.kernel.quantities import parse_instant
 from federator.model.capacity import Market
-from federator.model.plans import Explanation, PricePoint
+from federator.model.plans import ArrayPreview, Explanation, PricePoint
 from federator.wire.http import Preview, Submitted
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.conftest import Command
@@ -57,11 +57,20 @@ def asked(fake: FakeDispatcher) -> FakeDispatcher:
         told = Explanation(
             job="", status="PENDING", because="as told", curve=(SOON, LATER), expected_finish_at=end_at
         )
-        return web.Response(body=msgspec.json.encode(Preview("train", "default", told)))
+        array = _forty(rented=given.get("value") == "9.40 USD") if given.get("array") == "0-39" else None
+        return web.Response(body=msgspec.json.encode(Preview("train", "default", told, array=array)))
 
     fake.handle("POST /v1/preview", preview)
     fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
     return fake
+
+
+def _forty(*, rented: bool) -> ArrayPreview:
+    """An array of which one task is done in time for nothing, and all only where some are rented for."""
+    end_at, usd = (SOON.finish_at, 170.828) if rented else (LATER.finish_at + 2 * HOUR, 0.0)
+    return ArrayPreview(
+        tasks=40, finish_at=end_at, in_time=40 if rented else 12, rented=28 * rented, cost_usd=usd
+    )
 
 
 def test_the_price_is_told_and_submitted_once_agreed_to(
@@ -75,7 +84,7 @@ def test_the_price_is_told_and_submitted_once_agreed_to(
     assert not fake.of("POST /v1/jobs")
     assert federator("submit", job_yaml, "--by", "2h", "--yes").code == 0
     sent = json.loads(fake.of("POST /v1/jobs")[0].body)
-    assert parse_instant(sent["deadline"]) == pytest.approx(NOW + 2 * HOUR, abs=60)
+    assert parse_instant(sent["deadline"]) == pytest.approx(time.time() + 2 * HOUR, abs=60)
     assert (sent["max_cost"], sent["value"]) == ("9.40 USD", "9.40 USD")
 
 
@@ -109,4 +118,20 @@ def test_what_cannot_be_done_by_then_is_refused_with_when_it_can(
     assert "at any price" in ran.err
     assert "6.10 USD" in ran.err
     assert not fake.of("POST /v1/jobs")
-    assert federator("submit", job_yaml, "--array", "0-3", "--by", "4h").code == 2
+    of_some = federator("submit", job_yaml, "--array", "0-3%2", "--by", "4h")
+    assert (of_some.code, "only some run at once" in of_some.err) == (2, True)
+
+
+def test_of_an_array_the_price_is_that_of_all_tasks(
+    federator: Command, fake: FakeDispatcher, job_yaml: str
+) -> None:
+    ran = federator("submit", job_yaml, "--array", "0-39", "--by", "4h", "--yes")
+    assert "all 40 tasks done by" in ran.err
+    assert "170.83 USD (at most 9.40 USD for each, 376.00 USD in all)" in ran.err
+    sent = json.loads(fake.of("POST /v1/jobs")[0].body)
+    assert (sent["max_cost"], sent["value"], sent["array"]) == ("9.40 USD", "9.40 USD", "0-39")
+    with Path(job_yaml).open("a") as file:
+        file.write("value: 1 USD\n")
+    late = federator("submit", job_yaml, "--array", "0-39", "--by", "4h", "--yes")
+    assert late.code == 6
+    assert "12 of 40 tasks would be done by" in late.err

@@ -5,13 +5,16 @@ import io
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import duckdb
 import pytest
 from rich.console import Console
 
 from federator.cli import listing
+from federator.cli.app import run_command
 from federator.cli.columns import job_columns, short_ids
 from federator.cli.layout import table
 from federator.cli.phrases import moment_at, plain, when_exactly
@@ -45,7 +48,7 @@ def names(said: str) -> list[str]:
 
 
 def test_the_dispatcher_sorts_and_filters(federator: Command, jobs: FakeDispatcher) -> None:
-    assert names(federator("list", "--sort=-gpus", "--owner", "ada", "--text", "wi").out)[0] == "wide"
+    assert names(federator("list", "--sort", "-gpus", "--owner", "ada", "--text", "wi").out)[0] == "wide"
     federator("list", "--sort", "age", "--reason", "behind", "--since", "1970-01-01T00:01Z")
     first, second = (heard.query for heard in jobs.of("GET /v1/jobs"))
     assert first == {"sort": "-gpus", "owner": "ada", "text": "wi", "collapse": "true", "limit": "50"}
@@ -61,6 +64,31 @@ def test_columns_are_those_that_were_asked_for(federator: Command) -> None:
     wrong = federator("list", "--columns", "name,sise")
     assert (wrong.code, "did you mean site?" in wrong.err) == (2, True)
     assert federator("list", "--columns", "name", "-o", "json").code == 2
+
+
+@pytest.mark.usefixtures("jobs")
+def test_parquet_has_the_fields_of_json_with_types(
+    federator_bytes: Callable[..., bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.parquet").write_bytes(federator_bytes("list", "-o", "parquet"))
+    asked = (
+        f"SELECT name, gpus, epoch(submitted_at), started_at IS NULL, labels FROM '{tmp_path}/jobs.parquet'"
+    )
+    found = duckdb.execute(asked).fetchall()
+    assert found[0] == ("wide", 8.0, ROWS[0].submitted_at, True, '{"team":"vision"}')
+    (tmp_path / "few.parquet").write_bytes(federator_bytes("list", "-o", "parquet", "--columns", "id,gpus"))
+    assert duckdb.execute(f"SELECT * FROM '{tmp_path}/few.parquet' LIMIT 1").fetchall() == [(ROWS[0].id, 8.0)]
+
+
+@pytest.fixture
+def federator_bytes(capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., bytes]:
+    """Run the command with these words; what it wrote, which is no text."""
+
+    def run(*words: str) -> bytes:
+        assert run_command(words) == 0
+        return capsysbinary.readouterr().out
+
+    return run
 
 
 @pytest.mark.usefixtures("jobs")
@@ -142,7 +170,7 @@ def test_completion_is_installed_and_completes(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for shell in ("bash", "zsh", "fish"):
-        ran = federator("completion", "--shell", shell)
+        ran = federator("completion", shell)
         assert ran.code == 0, ran.err
         assert Path(ran.out.strip()).expanduser().stat().st_size > 1000
     script = "source ~/.bashrc; f=$(complete -p federator | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_WORDS=(federator list --so); COMP_CWORD=2; $f; echo $COMPREPLY"

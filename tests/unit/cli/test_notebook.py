@@ -50,8 +50,8 @@ def broken() -> NoReturn:
     [
         (broken, BrokenPipeError),
         (lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt),
-        (lambda: os.kill(os.getpid(), signal.SIGTERM), KeyboardInterrupt),
-        (lambda: os.kill(os.getpid(), signal.SIGHUP), KeyboardInterrupt),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), asyncio.CancelledError),
+        (lambda: os.kill(os.getpid(), signal.SIGHUP), asyncio.CancelledError),
     ],
     ids=["pipe", "ctrl-c", "term", "hup"],
 )
@@ -60,8 +60,24 @@ def test_the_job_is_cancelled_however_the_command_ends(
 ) -> None:
     client = Fake(meanwhile)
     monkeypatch.setattr(notebook, "open_client", lambda *_, **__: client)
-    with pytest.raises(ends):
-        asyncio.run(notebook._notebook(HERE, {}, None, Forward(1), 0))
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests were started under
+    try:
+        with pytest.raises(ends):
+            asyncio.run(notebook._notebook(HERE, {}, None, Forward(1), 0))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert client.cancelled == ["job-1"]
+
+
+def test_in_the_background_of_a_script_it_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shells have such commands ignore Ctrl-C."""
+    client = Fake(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(notebook, "open_client", lambda *_, **__: client)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert notebook.notebook() == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert client.cancelled == ["job-1"]
 
 

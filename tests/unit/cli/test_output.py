@@ -1,6 +1,7 @@
 """Tables fit the terminal and lose nothing in a pipe; times read as people say them; nothing steers the terminal."""
 
 import io
+import json
 from itertools import takewhile
 
 import msgspec
@@ -14,7 +15,8 @@ from federator.cli.output import say_error, show_data, show_rows
 from federator.cli.phrases import ago, gpus, plain, usd, when
 from federator.kernel import errors
 from federator.model.jobs import Job, JobStatus, Outcome, TerminalReason
-from federator.wire.http import JobRow
+from federator.wire.http import GpuPoint, JobRow
+from federator.wire.usage import UsageReport, UsageRow
 
 NOW = 1_760_000_000.0
 REASON = "no GPUs are free at north before 14:00, and policy research-burst does not permit renting for waiting alone"
@@ -177,3 +179,11 @@ def test_colours_are_for_terminals_and_not_for_those_who_want_none(
     say_error("something")
     assert ("\x1b[" in out.getvalue()) is coloured
     assert ("\x1b[" in err.getvalue()) is coloured
+
+
+def test_every_instant_is_written_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    usage = UsageReport(whose="ada", since=NOW, until=NOW + 60, rows=(), total=UsageRow())
+    show_data((usage, GpuPoint(NOW, 5.0, 0.0)), "json")
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["since"], first["until"]) == ("2025-10-09T08:53:20Z", "2025-10-09T08:54:20Z")
+    assert second["at"] == first["since"]

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from federator.cli.app import VERBS
-from federator.wire.http import ActedOn, JobPage
+from federator.wire.http import ActedOn, JobPage, Submitted
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.support.waiting import PATIENCE_S
 from tests.unit.client.test_client import detail
@@ -22,6 +22,26 @@ HEAVY = {
     "aiohttp", "asyncio", "cryptography", "federator.app", "federator.assembly", "federator.planning", "federator.simulation",
     "federator.solving", "federator_agent", "numba", "numpy", "ortools", "pathspec", "prometheus_client", "ruamel", "ruamel.yaml", "structlog", "tarfile", "yaml",
 }  # fmt: skip
+
+
+EACH = """
+import os, sys
+from importlib import import_module
+import federator.cli.jobs
+from federator.cli.app import VERBS
+for where in sorted({where.partition(":")[0] for verbs in VERBS.values() for where in verbs.values()}):
+    sys.stdout.flush()
+    if not os.fork():
+        import_module(where)
+        print(where, *sys.modules, flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0, where
+"""
+SLOWER = {
+    **{each: {"asyncio"} for each in ("attached", "copy", "notebook", "operator", "serve", "ssh", "store", "tunnels", "wait")},
+    "ledger": {"yaml"}, "policies": {"yaml"}, "run": {"asyncio", "yaml"}, "solver": {"federator.solving", "yaml"},
+}  # fmt: skip
+"""What modules of verbs import besides: those that hold a connection, and those that read files."""
 
 
 def started(fake: FakeDispatcher, *words: str) -> tuple[int, set[str]]:
@@ -57,9 +77,45 @@ def test_a_simple_verb_imports_little(fake: FakeDispatcher, words: tuple[str, ..
     assert len(modules) <= most, sorted(modules)
 
 
+def test_a_job_that_nobody_follows_is_submitted_without_an_event_loop(fake: FakeDispatcher) -> None:
+    fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
+    code, modules = started(fake, "run", "--detach", "--", "hostname")
+    assert (code, modules & {"aiohttp", "federator.client.pooled"}) == (0, set())
+
+
 @pytest.mark.parametrize("words", [("--version",), ("--help",)])
 def test_without_a_verb_no_verb_is_imported(fake: FakeDispatcher, words: tuple[str, ...]) -> None:
     code, modules = started(fake, *words)
     verbs = {where.partition(":")[0] for group in VERBS.values() for where in group.values()}
     assert (code, modules & (HEAVY | verbs)) == (0, set())
     assert "msgspec" not in modules
+
+
+def test_a_reader_that_has_enough_is_no_fault(fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/jobs", JobPage(()))
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-m", "federator", "list", "-o", "json"]
+    ran = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False)
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_no_verb_imports_more_than_it_needs_to_begin() -> None:
+    """Each module of verbs, in a process of its own; what it needs later it imports then."""
+    words = [sys.executable, "-c", EACH]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    lines = [line.split() for line in ran.stdout.splitlines()]
+    found = {where.rpartition(".")[2]: HEAVY & set(modules) for where, *modules in lines}
+    assert {where: heavy for where, heavy in found.items() if heavy} == SLOWER
+    assert {where: len(modules) for where, *modules in lines if len(modules) > 480} == {}
+
+
+def test_the_way_into_a_job_imports_no_tables_and_no_second_client() -> None:
+    """What they do need, a client with WebSockets, takes long enough."""
+    program = "import sys, federator.cli.copy, federator.cli.tunnels\nprint(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    modules = set(ran.stdout.split())
+    assert modules & {"rich", "federator.client", "federator.cli.jobs", "federator.cli.output"} == set()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -159,6 +160,21 @@ def test_wait_exits_as_the_first_job_that_failed(federator: Command, fake: FakeD
     assert federator("wait", "a").code == 0
 
 
+def test_wait_may_be_for_the_start_only(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("GET /v1/jobs/a", detail(JobStatus.PENDING, id="a"))
+    fake.answer("GET /v1/jobs/a", detail(JobStatus.RUNNING, id="a"))
+    fake.answer("GET /v1/jobs/a/events", b"")
+    fake.answer("GET /v1/jobs/b", detail(JobStatus.FAILED, 3, id="b"))
+    ran = federator("wait", "a", "--for", "running")
+    assert (ran.code, ran.out.split()[0]) == (0, "RUNNING")
+    assert federator("wait", "b", "--for", "running").code == 3, "it came to nothing before it ran"
+    fake.answer("GET /v1/jobs/sweep", detail(JobStatus.PENDING, id="job-8", array="job-0"))
+    fake.answer("GET /v1/jobs/job-0/array", an_array(finished_at=None, tasks={"PENDING": 2}))
+    fake.answer("GET /v1/jobs/job-0/array", an_array(finished_at=None, tasks={"PENDING": 1, "RUNNING": 1}))
+    ran = federator("wait", "sweep", "--for", "running")
+    assert (ran.code, "1 RUNNING" in ran.out) == (0, True)
+
+
 def test_wait_for_an_array_by_name_waits_for_every_task(federator: Command, fake: FakeDispatcher) -> None:
     """Not only for the newest task: that others still run would be learned too late."""
     fake.answer("GET /v1/jobs/sweep", detail(JobStatus.SUCCEEDED, 0, id="job-8", array="job-0"))
@@ -214,6 +230,19 @@ def test_logs_of_one_task_of_an_array(federator: Command, fake: FakeDispatcher) 
     ran = federator("logs", "sweep[4]", "--tail", "5", "--node", "0")
     assert (ran.code, ran.out) == (0, "task four\n")
     assert fake.of("GET /v1/jobs/job-8/logs")[0].query == {"node": "0", "tail": "5"}
+
+
+def test_what_the_disk_has_no_room_for_is_not_fetched(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usage = shutil.disk_usage(tmp_path)._replace(free=10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    fake.answer("GET /v1/jobs/train", detail(JobStatus.SUCCEEDED, 0))
+    fake.answer("GET /v1/jobs/job-1/outputs", b"x" * 100)
+    ran = federator("download", "train")
+    assert (ran.code, "and the disk of" in ran.err) == (2, True), ran.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_download_unpacks_below_a_folder_with_the_jobs_name(

@@ -3,9 +3,17 @@
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
 
 from federator.wire.usage import UsageReport, UsageRow
 from tests.support.fake_dispatcher import FakeDispatcher
+from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.conftest import Command
 
 REPORT = UsageReport(
@@ -46,6 +54,16 @@ def test_csv_has_the_keys_that_were_asked_for_and_every_figure(
     assert [row["team"] for row in rows] == ["speech", "=1+1, x"]
     assert "user" not in rows[0]
     assert sum(float(row["usd"]) for row in rows) == REPORT.total.usd
+
+
+def test_parquet_has_the_same_rows_with_money_to_the_cent(fake: FakeDispatcher, tmp_path: Path) -> None:
+    fake.answer("GET /v1/usage", REPORT)
+    command = [sys.executable, "-m", "federator", "usage", "--by", "team", "-o", "parquet"]
+    environ = {**os.environ, "FEDERATOR_SERVER": fake.url, "HOME": str(tmp_path)}
+    made = subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True, timeout=PATIENCE_S).stdout
+    (tmp_path / "usage.parquet").write_bytes(made)
+    found = duckdb.execute(f"SELECT team, owned_usd, wait_s, jobs FROM '{tmp_path}/usage.parquet'").fetchall()
+    assert found == [("speech", Decimal("1.50"), 90.0, 1), ("=1+1, x", Decimal("0.00"), None, 0)]
 
 
 def test_json_is_the_whole_answer(federator: Command, fake: FakeDispatcher) -> None:

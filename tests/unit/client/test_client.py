@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from federator.client import AsyncClient, Client, JobFilter, Verbs
+from federator.client import AsyncClient, Client, JobFilter, Verbs, jobs
 from federator.client.faults import error_in
 from federator.client.workdir import pack
 from federator.kernel import errors
@@ -242,6 +242,25 @@ async def test_waiting_ends_with_the_job_and_not_with_the_stream(client: Verbs, 
     assert (await client.wait("train")).job.status is JobStatus.SUCCEEDED
 
 
+async def test_what_waits_is_looked_at_again_soon_and_then_less_often(
+    client: Verbs, fake: FakeDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that starts at once is followed at once; one that waits for days is asked about twice a second."""
+    monkeypatch.setattr(jobs, "POLL_S", 0.5)
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(client.transport, "sleep", sleep)
+    for _ in range(7):
+        fake.answer("GET /v1/jobs/train", detail(JobStatus.PENDING, None))
+    fake.answer("GET /v1/jobs/train", detail(JobStatus.CANCELLED, None))
+    fake.answer("GET /v1/jobs/train/logs", b"")
+    assert [chunk async for chunk in client.logs("train", follow=True)] == []
+    assert slept == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+
+
 async def test_a_log_goes_on_where_the_connection_broke_and_over_attempts(
     client: Verbs, fake: FakeDispatcher
 ) -> None:
@@ -311,7 +330,7 @@ def test_no_verb_is_missing_from_the_blocking_client() -> None:
     verbs = {
         name for name in dir(AsyncClient) if not name.startswith("_") and callable(getattr(AsyncClient, name))
     }
-    tunnels = {"tunnel", "copy_from", "copy_to"}  # which go both ways at once
+    tunnels = {"tunnel", "copy_from", "copy_to", "outputs_so_far"}  # which go both ways at once
     assert verbs - {"close", "now"} - tunnels <= set(dir(Client))
 
 

@@ -213,6 +213,21 @@ def test_what_is_surely_too_large_is_refused_before_it_is_packed(tmp_path: Path)
     with pytest.raises(TooLarge, match="the largest in it: data 3MiB "):
         pack(folder, archive, limit_mib=1)
     assert not archive.exists()
+    (folder / "data" / "weights").write_bytes(os.urandom(2**20 + 2**16))
+    with pytest.raises(TooLarge):
+        pack(folder, archive, limit_mib=1)
+    assert not archive.exists(), "though it is only a little too large"
+
+
+def test_what_may_be_small_enough_is_packed(tmp_path: Path) -> None:
+    """Half of it compresses to nothing: how much of it that is, samples do not say for sure."""
+    folder = tmp_path / "f"
+    folder.mkdir()
+    (folder / "noise").write_bytes(os.urandom(2**20 - 2**16))
+    (folder / "zeros").write_bytes(bytes(2**20))
+    for number in range(50):
+        (folder / f"empty-{number}").touch()
+    assert pack(folder, tmp_path / "archive", limit_mib=1).files == 52
 
 
 def test_what_shrinks_below_the_limit_is_packed_and_told_of(tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ async def test_a_task_is_found_by_name_and_index_and_by_the_id_of_its_array(worl
     assert task.label == "sweep[5]"
     assert views.find_job(ADA, f"{task.array}[5]") == task
     assert views.find_job(BOB, "sweep[5]") == task, "another's, where one has none of that name"
-    assert labels(views.find_jobs(ADA, "sweep[0,10]")) == ["sweep[0]", "sweep[10]"]
-    assert labels(views.find_jobs(ADA, str(task.array))) == ["sweep[0]", "sweep[5]", "sweep[10]"]
-    assert labels(views.find_jobs(ADA, task.id)) == ["sweep[5]"]
-    assert labels(views.find_jobs(ADA, "train")) == ["train"]
+    assert labels((await views.find_all(ADA, "sweep[0,10]")).jobs) == ["sweep[0]", "sweep[10]"]
+    assert labels((await views.find_all(ADA, str(task.array))).jobs) == ["sweep[0]", "sweep[5]", "sweep[10]"]
+    assert labels((await views.find_all(ADA, task.id)).jobs) == ["sweep[5]"]
+    assert labels((await views.find_all(ADA, "train")).jobs) == ["train"]
 
 
 async def test_a_label_is_the_newest_task_that_has_it(world: World) -> None:
@@ -43,14 +43,14 @@ async def test_a_label_is_the_newest_task_that_has_it(world: World) -> None:
     assert views.find_job(ADA, "sweep[3]").id == again.jobs[1]
     assert views.find_job(ADA, "sweep[2]").id == first.jobs[2]
     assert views.find_job(ADA, single).label == "sweep"
-    assert labels(views.find_jobs(ADA, "sweep")) == ["sweep[1]", "sweep[3]"], "the newest array"
+    assert labels((await views.find_all(ADA, "sweep")).jobs) == ["sweep[1]", "sweep[3]"], "the newest array"
 
 
 async def test_what_is_not_there_is_said(world: World) -> None:
     await world.submit_all(name="sweep", array="0-3")
     views = world.core.views
     with pytest.raises(NotFound, match=r"sweep has no task 7-8"):
-        views.find_jobs(ADA, "sweep[3,7-8]")
+        await views.find_all(ADA, "sweep[3,7-8]")
     with pytest.raises(NotFound, match=r"no job 'swep\[1\]'"):
         views.find_job(ADA, "swep[1]")
     with pytest.raises(Invalid, match="names several tasks"):
@@ -81,9 +81,16 @@ async def test_tasks_that_a_verb_does_not_suit_are_left_and_counted(world: World
     await world.sites["lab"].finish(tasks[0])
     acted = await world.core.intake.act(ADA, JobAction("requeue", ("sweep",)), tasks)
     assert (acted.changed, acted.left) == (3, 7)
-    assert acted.because.startswith("sweep[0] has ended: SUCCEEDED")
+    assert acted.left_because.startswith("sweep[0] has ended: SUCCEEDED")
     nothing = await world.core.intake.act(ADA, JobAction("requeue", ("sweep",)), tasks[:1])
     assert (nothing.changed, nothing.left) == (0, 1)
+    cancel = JobAction("cancel", ("sweep",))
+    acted = await world.core.intake.act(ADA, cancel, tasks)
+    assert (acted.changed, acted.left, acted.because) == (9, 1, "cancelled by ada")
+    assert acted.left_because == "sweep[0] has ended: SUCCEEDED (there is nothing left to cancel)"
+    await world.obey()
+    again = await world.core.intake.act(ADA, cancel, tasks[1:])
+    assert (again.changed, again.left) == (0, 0), "what is cancelled already is as it was asked to be"
 
 
 async def test_a_list_has_an_array_as_one_line_wherever_a_page_begins(world: World) -> None:
@@ -120,7 +127,7 @@ async def test_an_array_is_added_up(world: World) -> None:
     lab = world.sites["lab"]
     await lab.finish(tasks[0])
     await lab.finish(tasks[1], exit_code=3)
-    shown = world.core.views.array(BOB, world.job(tasks[5]))
+    shown = await world.core.views.array(BOB, world.job(tasks[5]))
     assert shown.tasks == {"RUNNING": 2, "PENDING": 2, "FAILED": 1, "SUCCEEDED": 1}
     assert (shown.indices, shown.at_once, shown.sites) == ("0-5", 4, {"lab": 2})
     assert shown.ended == {"FAILED, exit-code 3": "1"}
@@ -130,10 +137,10 @@ async def test_an_array_is_added_up(world: World) -> None:
     assert shown.waits
     for task in tasks[2:]:
         await world.core.intake.cancel(ADA, task)
-    assert not world.core.views.array(BOB, world.job(tasks[5])).waits
+    assert not (await world.core.views.array(BOB, world.job(tasks[5]))).waits
     single = await world.submit(name="train")
     with pytest.raises(NotFound, match="train is not an array"):
-        world.core.views.array(ADA, world.job(single))
+        await world.core.views.array(ADA, world.job(single))
 
 
 async def test_what_failed_is_submitted_again_as_it_was(world: World) -> None:
@@ -146,9 +153,9 @@ async def test_what_failed_is_submitted_again_as_it_was(world: World) -> None:
     for index in range(4):
         await world.turn()
         await world.sites["lab"].finish(tasks[index], exit_code=index % 2)
-    jobs = core.views.find_jobs(ADA, "sweep")
+    jobs = (await core.views.find_all(ADA, "sweep")).jobs
     again = request_again(core.records, ADA, jobs, failed=True, now=now())
-    assert (again.array, again.at_once, again.priority) == ((1, 3), 2, 40)
+    assert (tuple(again.array), again.at_once, again.priority) == ((1, 3), 2, 40)
     assert again.spec == core.records.spec(jobs[0].spec_hash)
     assert again.deadline_at == jobs[0].deadline_at
     assert request_again(core.records, ADA, jobs, failed=False, now=now() + 7200).deadline_at is None
@@ -157,9 +164,11 @@ async def test_what_failed_is_submitted_again_as_it_was(world: World) -> None:
     with pytest.raises(Conflict, match=r"nothing of sweep\[0\] has failed"):
         request_again(core.records, ADA, jobs[:1], failed=True, now=now())
     await core.intake.submit(ADA, again, client_id=None, body_hash="")
-    assert labels(core.views.find_jobs(ADA, "sweep")) == ["sweep[1]", "sweep[3]"]
+    assert labels((await core.views.find_all(ADA, "sweep")).jobs) == ["sweep[1]", "sweep[3]"]
     with pytest.raises(Conflict, match="has not ended: it is PENDING"):
-        request_again(core.records, ADA, core.views.find_jobs(ADA, "sweep"), failed=False, now=now())
+        request_again(
+            core.records, ADA, (await core.views.find_all(ADA, "sweep")).jobs, failed=False, now=now()
+        )
 
 
 async def test_a_job_is_named_by_how_its_id_begins(world: World) -> None:
@@ -168,7 +177,7 @@ async def test_a_job_is_named_by_how_its_id_begins(world: World) -> None:
     task = (await world.submit_all(name="sweep", array="7")).jobs[0]
     views = world.core.views
     assert views.find_job(ADA, job[:16]).id == job
-    assert labels(views.find_jobs(ADA, task)) == ["sweep[7]"], "an id is no array's name"
+    assert labels((await views.find_all(ADA, task)).jobs) == ["sweep[7]"], "an id is no array's name"
     with pytest.raises(Invalid, match="the ids of several jobs begin with job-"):
         views.find_job(ADA, job[:10])
     with pytest.raises(NotFound):

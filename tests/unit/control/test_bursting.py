@@ -125,6 +125,7 @@ async def test_a_lease_lives_its_whole_life_and_the_money_adds_up(world: World) 
         await world.core.executor.poll()
     (lease,) = world.leases()
     assert lease.status is LeaseStatus.GONE
+    assert world.core.views.site(lease.site).status == "UNRENTED", "nothing of it is on its way"
     (instance,) = await world.provider.instances("federation")
     assert instance.status is InstanceStatus.ENDED
     assert lease.billed_usd == pytest.approx(instance.billed_usd)

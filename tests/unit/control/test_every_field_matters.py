@@ -1,7 +1,7 @@
 """Every field of a job file that is accepted changes something: a table of fields, and what each one changes.
 
 A field that nobody acts on must be refused; a field that is accepted and changes nothing is a lie to its user. What only shows where the work
-runs (`run`, `command`, `workdir`, `setup`, `outputs`) is shown by real processes in `tests/integration/agent`.
+runs (`run`, `command`, `workdir`, `setup`, `outputs`, `framework`, `success`) is shown by real processes in `tests/integration/agent`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,13 +14,14 @@ from federator.model.jobs import JobStatus
 from federator.model.sites import Member, Site, SiteKind
 from federator.settings import NotificationSettings
 from federator.wire.jobfile import JobFile, read_job
+from federator.wire.steps import read_steps
 from federator_agent.core.state import Record
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
 from tests.support.waiting import until
 from tests.unit.control.test_notifications import Post, told
 
-AT_SITES = {"run", "command", "workdir", "setup", "outputs"}
+AT_SITES = {"run", "command", "workdir", "setup", "outputs", "framework", "success"}
 POLICIES = """
 apiVersion: federator/v1
 kind: Queue
@@ -286,6 +287,14 @@ async def _series(**fields: Any) -> bool:
     return series.runs == 1 and (series.owed_at is None) == ("overlap" not in fields)
 
 
+async def _steps() -> bool:
+    """Whether each step is a job."""
+    world, document = await make_world(), {"name": "x", "steps": {"a": {"run": "a"}, "b": {"run": "b"}}}
+    asked = read_steps(document, now=world.clock.now())
+    await world.core.intake.submit_steps(ADA, asked, client_id=None, body_hash="")
+    return {job.name for job in world.core.records.jobs.values()} == {"x.a", "x.b"}
+
+
 async def _client_id() -> bool:
     return read_job({"run": "x", "client_id": "c"}, now=0.0).client_id == "c"
 
@@ -343,6 +352,7 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "array": _array,
     "labels": _labels,
     "client_id": _client_id,
+    "steps": _steps,
     "every": lambda: _series(every="6h"),
     "team": _team,
     "overlap": lambda: _series(every="6h", overlap="queue"),

@@ -110,6 +110,32 @@ async def test_the_first_failed_part_stops_the_others_and_its_end_is_the_gangs()
     assert "lab-2: rank 1" in world.job(job).because
 
 
+async def test_where_the_first_decides_the_end_of_its_part_stops_the_others_and_is_the_gangs() -> None:
+    world, one, two, job = await running(success="first")
+    placement = world.placement(job)
+    assert {world.core.hub.desired.entry(placement, name).success for name in ("lab", "lab-2")} == {"first"}
+    await one.finish(job)
+    assert world.job(job).status is JobStatus.RUNNING, "rank 1 may still run"
+    assert now(world, placement).order_reason == "rank 0 at lab has ended, which is the end of the job"
+    assert owed(world, "lab-2") == {placement.id: Order.STOP}
+    await two.run_all()
+    assert (now(world, placement).status, now(world, placement).exit_code) == (S.SUCCEEDED, 0)
+    assert world.job(job).status is JobStatus.SUCCEEDED
+
+
+async def test_where_the_first_decides_another_parts_end_ends_nothing_and_its_failure_all() -> None:
+    world, one, two, job = await running(success="first")
+    await two.finish(job)
+    assert now(world, world.placement(job)).order is Order.RUN
+    await one.finish(job)
+    assert world.job(job).status is JobStatus.SUCCEEDED
+    world, one, two, job = await running(success="first")
+    await two.finish(job, exit_code=4)
+    assert owed(world, "lab") != {}
+    await one.run_all()
+    assert world.job(job).status is JobStatus.FAILED
+
+
 async def test_a_failed_part_of_a_job_without_retries_is_the_jobs_end() -> None:
     world, one, two, job = await running()
     await one.finish(job, exit_code=7)

@@ -37,9 +37,8 @@ def told(history: History) -> list[Any]:
 def test_what_was_asked_between_changes_nothing(seed: int) -> None:
     dice = Random(seed)
     made = [ended(dice, number) for number in range(40)]
-    records: Any = SimpleNamespace(
-        spec=lambda _: SPEC, placements={job.placement: placement for job, placement in made}
-    )
+    placements = {job.placement: placement for job, placement in made}
+    records: Any = SimpleNamespace(spec=lambda _: SPEC, known_placement=placements.get)
     asked = History()
     for count, (job, _) in enumerate(made, 1):
         asked.learn(job, records)

@@ -8,6 +8,7 @@ from federator.control.record.leadership import ALIVE_KEY, LEADER_KEY, LedProvid
 from federator.control.record.records import Changes, Records
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import NotLeading, OutcomeUnknown, StoreConflict, Unavailable
+from federator.kernel.ids import IdSource, made_at
 from federator.model.capacity import LaunchRequest
 from federator.model.sites import Site, SiteKind
 from federator.ports import Compare, Item, Put, Transaction
@@ -218,6 +219,29 @@ async def test_one_who_resigns_is_succeeded_at_once() -> None:
     assert await pair.b.attempt()
     with pytest.raises(NotLeading):
         await pair.a.commit(WRITE)
+
+
+@pytest.mark.parametrize("term_s", [TERM_S, None])
+async def test_ids_of_a_later_reign_sort_after_those_before_whatever_its_clock_says(
+    term_s: float | None,
+) -> None:
+    """Events are in the order of their ids, and clocks of dispatchers need not agree."""
+    store, ahead, behind = MemoryStore(ManualClock()), ManualClock(), ManualClock()
+    behind.at -= 7200.0
+    made: list[str] = []
+    for clock in (ahead, behind, behind, ahead):
+        ids, reign = IdSource(clock), Reign(store, clock, leader="one", term_s=term_s, margin_s=MARGIN_S)
+        assert await reign.attempt()
+        await reign.order(ids)
+        made += [ids.new("ev"), ids.new("ev")]
+        clock.advance(5.0)
+        await reign.renew()
+        clock.advance(TERM_S - 1.0)  # killed just before the next renewal counts
+        made += [ids.new("ev"), ids.new("ev")]
+        await store.commit(Transaction(deletes=(ALIVE_KEY,)))
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+    assert made_at(made[-1]) < ahead.now() + TERM_S, "ids do not run away from the time"
 
 
 async def test_without_expiry_a_term_lasts_and_the_next_start_takes_it() -> None:

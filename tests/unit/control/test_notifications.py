@@ -1,6 +1,7 @@
 """What people asked to be told of their jobs: each thing once, in few messages, and nobody waits for it."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -125,6 +126,39 @@ async def test_a_flood_waits_for_the_next_message(make: Make, post: Post) -> Non
         await asyncio.sleep(0)
         assert len(post.messages) == 1
         assert not world.job(second).notified
+
+
+def test_a_third_of_an_hours_messages_come_as_things_happen(post: Post) -> None:
+    """Who runs three jobs in a row hears of each, and of a flood twelve messages an hour."""
+
+    async def story(_: VirtualLoop) -> None:
+        given = NotificationSettings(gather_s=0.0, per_hour=12.0)
+        world = await make_world(notifications=given, reach=post.reach)
+        world.core.records.subscribe(world.core.notifications.note)
+        await world.add_site("north", gpus=4)
+        async with told(world):
+            for job in range(4):
+                await ended(world, notify=["end"])
+                await asyncio.sleep(1.0)
+                assert len(post.messages) == job + 1
+            await ended(world, notify=["end"])
+            await asyncio.sleep(400.0)
+            assert len(post.messages) == 4
+            await asyncio.sleep(60.0)
+            assert len(post.messages) == 5
+            for _again in range(60):
+                await ended(world, notify=["end"])
+                await asyncio.sleep(52.0)
+            assert len(post.messages) <= 12
+            await asyncio.sleep(600.0)
+            assert sum(message.text.count("SUCCEEDED") for message in post.messages) + _more(post) == 65
+
+    run(story)
+
+
+def _more(post: Post) -> int:
+    counts = (re.search(r"and (\d+) more", message.text) for message in post.messages)
+    return sum(int(count[1]) for count in counts if count)
 
 
 def test_what_is_gathered_goes_out_when_its_time_has_come_though_nothing_else_happens(post: Post) -> None:

@@ -140,3 +140,23 @@ async def test_who_may_be_squeezed_is_where_somebody_waits_whose_time_is_dear(gp
     await world.turn()
     assert world.job(half).status is JobStatus.RUNNING
     assert sorted(world.placement(job).gpus for job in wide) == [0.5, *[1.0] * (gpus - 1)]
+
+
+async def test_a_gang_of_one_rack_goes_to_a_pool_of_one_rack() -> None:
+    world = await make_world()
+    site = await world.add_site("lab", nodes=4, gpus=1)
+    job = await world.submit(resources={"gpus": 1}, nodes=2, estimate="1h", placement={"together": "rack"})
+    at_all = await world.submit(
+        resources={"gpus": 1}, nodes=2, estimate="1h", placement={"labels": {"rack": "r8"}}
+    )
+    await world.turn()
+    assert world.job(job).placement is None
+    site.pool = replace(site.pool, labels={"rack": "r7", "region": "not-its-own"})
+    site.report()
+    await world.turn()
+    assert world.placement(job).members == ("lab", "lab")
+    assert world.job(at_all).placement is None
+    (pool,) = world.core.turn.observer.pools()
+    assert pool.labels["rack"] == "r7"
+    region = world.core.records.sites["lab"].region
+    assert not region or pool.labels["region"] == region

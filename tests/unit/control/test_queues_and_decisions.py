@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from federator.cli.apply import can_be_applied
 from federator.control.leases.rented_sites import check_rented_sites
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
 from federator.model.identity import Caller, Role
@@ -132,6 +133,86 @@ async def test_a_patch_with_a_fault_changes_nothing(world: World) -> None:
         with pytest.raises(Invalid):
             await world.core.intake.update(ADA, job, patch)
     assert world.job(job) == before
+
+
+async def test_a_job_that_waits_is_given_other_gpu_models_and_starts(world: World) -> None:
+    job = await world.submit(resources={"gpus": {"count": 1, "models": ["B200"]}})
+    brother = await world.submit(resources={"gpus": {"count": 1, "models": ["B200"]}})
+    on_processors = await world.submit()
+    await world.turn()
+    assert world.job(job).status is JobStatus.PENDING
+    model = world.core.views.site("lab").pools[0].pool.model
+    patch = JobPatch(models=f"B200|{model.lower()}")
+    would = await world.core.views.preview_of(*world.core.intake.patched(ADA, world.job(job), patch))
+    assert would.explanation.sites[0].filter == ""
+    assert world.core.records.spec(world.job(job).spec_hash).resources.gpus.models == ("B200",)
+    await world.core.intake.update(ADA, job, patch)
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
+    assert world.core.records.spec(world.placement(job).spec_hash).resources.gpus.models == ("B200", model)
+    assert world.core.records.spec(world.job(brother).spec_hash).resources.gpus.models == ("B200",)
+    with pytest.raises(Conflict, match="while it waits"):
+        await world.core.intake.update(ADA, job, JobPatch(models="none"))
+    for given in ("", "A100|", "A 100"):
+        with pytest.raises(Invalid):
+            await world.core.intake.update(ADA, brother, JobPatch(models=given))
+    await world.core.intake.update(ADA, brother, JobPatch(models="none"))
+    assert world.core.records.spec(world.job(brother).spec_hash).resources.gpus.models == ()
+    asked = [world.job(each).spec_hash for each in (job, brother)]
+    unused = world.core.records.unused_specs()
+    assert not set(asked) & set(unused)
+    assert [world.core.records.spec(each).resources.gpus.models for each in unused] == [("B200",)]
+    for each in (job, brother):
+        assert world.core.records.index.of_spec(world.job(each).spec_hash) == [each]
+    with pytest.raises((Invalid, Conflict)):
+        await world.core.intake.update(ADA, on_processors, JobPatch(models="A100"))
+
+
+@pytest.mark.parametrize(
+    ("wants", "patch"),
+    [
+        ({"nodes": 999}, JobPatch(nodes=1)),
+        ({"resources": {"gpus": 100}}, JobPatch(gpus=1)),
+        ({"resources": {"gpus": {"count": 1, "memory": "2TiB"}}}, JobPatch(gpu_memory="none")),
+        ({"resources": {"gpus": 1, "cpus": 4000}}, JobPatch(cpus=0.5)),
+        ({"resources": {"gpus": 1, "memory": "60TiB"}}, JobPatch(memory="1GiB")),
+        ({"placement": {"sites": ["elsewhere"]}}, JobPatch(sites="elsewhere|lab")),
+        ({"placement": {"not_sites": ["lab"]}}, JobPatch(not_sites="none")),
+    ],
+)
+async def test_a_job_that_waits_is_given_other_needs_and_sites(
+    world: World, wants: dict[str, Any], patch: JobPatch
+) -> None:
+    """And the advice that it is given first comes to fields that a patch has."""
+    job = await world.submit(**wants)
+    await world.turn()
+    assert world.job(job).status is JobStatus.PENDING
+    told = await world.core.views.explain(world.job(job))
+    assert any(can_be_applied(each, job) for each in told.remedies), told.remedies
+    would = await world.core.views.preview_of(*world.core.intake.patched(ADA, world.job(job), patch))
+    assert would.explanation.sites[0].filter == ""
+    await world.core.intake.update(ADA, job, patch)
+    await world.turn()
+    assert world.job(job).status is JobStatus.RUNNING
+    with pytest.raises(Conflict, match="while it waits"):
+        await world.core.intake.update(ADA, job, patch)
+
+
+async def test_what_cannot_be_changed_of_a_job_is_refused_with_its_field(world: World) -> None:
+    wide = await world.submit(nodes=2, max_nodes=4, resources={"gpus": {"count": 1, "models": ["B200"]}})
+    half = await world.submit(resources={"gpus": {"count": 0.5, "models": ["B200"]}})
+    for job, patch, field in (
+        (wide, JobPatch(nodes=1), "$.nodes"),
+        (half, JobPatch(gpus=1), "$.gpus"),
+        (half, JobPatch(memory="many"), "$.memory"),
+        (half, JobPatch(sites="a/b"), "$.sites"),
+        (half, JobPatch(sites="lab", not_sites="lab"), "$.not_sites"),
+    ):
+        with pytest.raises(Invalid) as refused:
+            await world.core.intake.update(ADA, job, patch)
+        assert refused.value.field == field
+    await world.core.intake.update(ADA, wide, JobPatch(sites="lab|north"))
+    assert world.core.records.spec(world.job(wide).spec_hash).placement.sites == ("lab", "north")
 
 
 async def test_a_draining_site_takes_nothing_new_and_its_work_goes_on(world: World) -> None:

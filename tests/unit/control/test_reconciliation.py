@@ -147,6 +147,21 @@ async def test_work_that_has_ended_meanwhile_counts_as_what_it_was() -> None:
     assert again.job(job).status is JobStatus.SUCCEEDED
 
 
+async def test_what_was_over_of_jobs_that_are_gone_is_passed_over() -> None:
+    """Agents tell of all that ended lately, of jobs too that the store has dropped since, or that have gone on."""
+    world = await make_world()
+    lab = await world.add_site("lab")
+    again = await restored(world, backed_up(world))
+    ended = PlacementReport(
+        placement="pl-long-ago", epoch=1, seq=7, status=PlacementStatus.SUCCEEDED, at=world.clock.now(), job="job-gone"
+    )  # fmt: skip
+    site = back(again, lab)
+    assert await again.core.reconciliation.absorb(site.name, (ended,)) == 7
+    await say_all(again, site, ended)
+    assert await finished(again)
+    assert again.core.progress.anomalies == 0
+
+
 async def test_an_older_attempt_gives_way_to_the_later_one_that_is_found() -> None:
     """The store has the first attempt; its end and the second attempt came after the backup."""
     world = await make_world()

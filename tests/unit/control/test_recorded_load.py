@@ -21,9 +21,9 @@ async def busy() -> World:
     return world
 
 
-def load(world: World, since_s: float = DAY_S, **page: Any) -> list[RecordedJob]:
+async def load(world: World, since_s: float = DAY_S, **page: Any) -> list[RecordedJob]:
     now = world.clock.now()
-    found = world.core.recorded.jobs(
+    found = await world.core.recorded.jobs(
         Span(now - since_s, now + 1.0), **({"after": None, "limit": 1000, "now": now} | page)
     )
     return list(found.jobs)
@@ -44,7 +44,7 @@ async def test_a_job_that_ended_has_its_true_run_time_and_what_was_asked_for() -
         speed={"A100": 2.0}, finish_within="5h", value="30 USD", priority=60, labels={"team": "vision"}, placement={"kinds": ["onprem"]},
         max_cost="40 USD",
     )  # fmt: skip
-    (only,) = load(world)
+    (only,) = await load(world)
     assert (only.id, only.name, only.owner, only.queue) == (name, "train", "ada", "default")
     assert (only.run_s, only.ended, only.estimate_s) == (1000.0, True, 7200.0)
     assert (only.nodes, only.gpus, only.models, only.cpus_milli, only.memory_mib) == (
@@ -64,16 +64,16 @@ async def test_a_job_that_runs_or_waits_has_what_is_expected() -> None:
     await world.turn()
     waits = await world.submit(resources={"gpus": 4}, estimate="2h")
     world.clock.advance(1200.0)
-    found = {job.id: job for job in load(world)}
+    found = {job.id: job for job in await load(world)}
     assert found[runs].run_s == pytest.approx(3600.0)
     assert found[waits].run_s == pytest.approx(7200.0)
     assert not found[runs].ended
     assert not found[waits].ended
     world.clock.advance(3600.0)
-    assert {job.id: job.run_s for job in load(world)}[runs] == pytest.approx(4800.0 * 1.1), (
+    assert {job.id: job.run_s for job in await load(world)}[runs] == pytest.approx(4800.0 * 1.1), (
         "longer than expected"
     )
-    cut = {job.id: job for job in load(world, since_s=800.0)}
+    cut = {job.id: job for job in await load(world, since_s=800.0)}
     assert cut[runs].ran_before_s == pytest.approx(4000.0)
     assert cut[waits].ran_before_s == 0.0
 
@@ -84,7 +84,7 @@ async def test_what_saved_itself_has_run_as_long_as_all_its_attempts() -> None:
     job = world.job(name)
     assert job.gpu_s == pytest.approx(600.0)
     await world.put(msgspec.structs.replace(job, saved_s=700.0))
-    assert [each.run_s for each in load(world)] == [1000.0]
+    assert [each.run_s for each in await load(world)] == [1000.0]
     assert Checkpoint().grace_s == 30.0
 
 
@@ -96,7 +96,7 @@ async def test_what_never_ran_and_never_will_is_counted_and_left_out() -> None:
     await world.core.intake.hold(ADA, held)
     behind = await world.submit(after=[held])
     now = world.clock.now()
-    page = world.core.recorded.jobs(Span(0.0, now + 1), after=None, limit=100, now=now)
+    page = await world.core.recorded.jobs(Span(0.0, now + 1), after=None, limit=100, now=now)
     assert [job.name for job in page.jobs] == ["first"]
     assert page.left_out == 3
     assert behind not in {job.id for job in page.jobs}
@@ -109,7 +109,7 @@ async def test_a_follower_could_start_when_what_it_follows_was_done() -> None:
     await world.turn()
     world.clock.advance(700.0)
     await world.sites["lab"].finish(first)
-    by_id = {job.id: job for job in load(world)}
+    by_id = {job.id: job for job in await load(world)}
     assert by_id[second].ready_at == world.job(first).finished_at
 
 
@@ -118,11 +118,11 @@ async def test_only_what_was_there_in_the_time_is_told_page_by_page() -> None:
     old = await finished(world, 10.0)
     world.clock.advance(2 * DAY_S)
     new = [await finished(world, 10.0, name=f"n{n}") for n in range(3)]
-    assert {job.id for job in load(world)} == set(new)
-    assert {job.id for job in load(world, since_s=3 * DAY_S)} == {old, *new}
+    assert {job.id for job in await load(world)} == set(new)
+    assert {job.id for job in await load(world, since_s=3 * DAY_S)} == {old, *new}
     now, after, seen = world.clock.now(), None, []
     while True:
-        page = world.core.recorded.jobs(Span(0.0, now + 1), after=after, limit=2, now=now)
+        page = await world.core.recorded.jobs(Span(0.0, now + 1), after=after, limit=2, now=now)
         seen += [job.id for job in page.jobs]
         after = page.next_after
         if after is None:
@@ -140,7 +140,7 @@ async def test_nothing_of_what_a_job_runs_is_told() -> None:
         setup=f"# {SECRET}",
         outputs=[f"{SECRET}/**"],
     )
-    assert SECRET not in msgspec.json.encode(load(world)).decode()
+    assert SECRET not in msgspec.json.encode(await load(world)).decode()
 
 
 async def test_the_world_is_what_sites_have_reported_and_providers_offer() -> None:

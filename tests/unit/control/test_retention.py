@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from federator.config import check
-from federator.control.record.records import Changes, OutputPart, Outputs
+from federator.control.record.rows import OutputPart, Outputs
 from federator.kernel.errors import Invalid, TooMany, Unavailable
 from federator.model.capacity import Lease, LeaseStatus
 from federator.model.identity import Caller, Role
@@ -126,13 +126,6 @@ async def test_an_array_goes_as_a_whole_and_its_client_id_with_it(world: World) 
     await later(world, 31)
     assert world.core.records.jobs == {}
     assert world.core.records.client_keys == {}
-
-
-async def test_an_array_completed_after_a_crash_is_still_one(world: World) -> None:
-    answer = await world.submit_all(client_id="array", array="0-1")
-    await world.core.records.transact(lambda: Changes(deletes=[f"job/{answer.jobs[1]}"]))
-    await world.submit_all(client_id="array", array="0-1")
-    assert len({world.job(job).array for job in answer.jobs}) == 1
 
 
 async def test_what_is_still_needed_stays_whatever_its_age(world: World) -> None:

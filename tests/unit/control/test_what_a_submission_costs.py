@@ -17,7 +17,7 @@ from federator.wire.jobfile import read_job
 from tests.support.dispatch import ADA, World, make_world
 
 GROUPS = 5
-KEPT = 4
+KEPT = 5
 """Limits of what has ended, beside that of what is queued."""
 
 

@@ -44,6 +44,8 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "more lent than there is": (with_pool(lent_gpus=9), "pools[0].lent_gpus"),
     "GPUs below nothing": (with_pool(gpus_per_node=-1), "pools[0].gpus_per_node"),
     "a pool without a name": (with_pool(name=""), "pools[0].name"),
+    "a label of a pool of a megabyte": (with_pool(labels={"rack": "x" * 2**20}), "pools[0].labels"),
+    "a hundred labels of a pool": (with_pool(labels={f"l{n}": "x" for n in range(100)}), "pools[0].labels"),
     "one name for two pools": ({"pools": (HONEST, HONEST)}, "pools"),
     "a thousand pools": ({"pools": tuple(Pool(name=f"p{n}") for n in range(1000))}, "pools"),
     "a price below nothing": ({"pools": (HONEST,), "price_usd_gpu_h": -5.0}, "price_usd_gpu_h"),

@@ -218,6 +218,31 @@ def test_a_mistake_that_shows_in_several_rules_is_told_once() -> None:
         compile_set(load(doc("Budget", "x", spec)))
 
 
+def reserved(name: str, where: str, hours: str, who: str) -> str:
+    spec = f"\n  where: {{{where}}}\n  from: 2030-01-01T{hours[:2]}:00Z\n  until: 2030-01-01T{hours[3:]}:00Z\n  who: {{{who}}}"
+    return doc("Reservation", name, spec)
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (reserved("b", "sites: [lab]", "09-11", "owners: [ben]"), "Reservation/a"),
+        (reserved("b", "models: [H100]", "07-12", "owners: [ben]"), "nobody could use"),
+        (reserved("b", "sites: [lab]", "11-12", "queues: [nowhere]"), "there is no queue nowhere"),
+        (reserved("b", "sites: [hall]", "09-11", "owners: [ben]"), ""),
+        (reserved("b", "sites: [lab]", "10-11", "owners: [ben]"), ""),
+        (reserved("b", "sites: [lab]", "09-11", "owners: [ada]"), ""),
+    ],
+)
+def test_nothing_is_reserved_for_two_that_differ_or_for_a_queue_that_is_not(other: str, says: str) -> None:
+    text = "---\n".join([reserved("a", "sites: [lab]", "08-10", "owners: [ada]"), other])
+    if not says:
+        assert len(compile_set(load(text))) >= 2
+        return
+    with pytest.raises(Invalid, match=says):
+        compile_set(load(text))
+
+
 def test_what_is_wrong_with_one_document_hides_nothing_of_the_others() -> None:
     text = """apiVersion: federator/v2
 kind: Queue

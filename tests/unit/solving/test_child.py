@@ -200,6 +200,12 @@ def test_a_parent_that_does_not_decide_inline_never_loads_the_solver() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_neither_side_has_semaphores_that_outlive_it() -> None:
+    """Those of `multiprocessing` are files in /dev/shm, and whoever is killed leaves them there."""
+    program = "import sys, federator.cli.serve, federator.app, federator.solving.worker, federator.simulation.policy_trial, federator_agent.commands; sys.exit('_multiprocessing' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_greedy_needs_no_solver() -> None:
     program = (
         "import sys, federator.planning.plans.greedy, federator.planning.plans.preview;"

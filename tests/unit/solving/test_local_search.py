@@ -62,16 +62,3 @@ def test_a_gang_is_rented_for_at_once_in_place_of_those_that_take_the_last_machi
     monkeypatch.setattr(local_search, "TRIALS", 2)  # at home it does not fit
     found, _, _ = local_search.improve(judge, before)
     assert found.rents == ("gang",)
-
-
-@pytest.mark.parametrize(("dear", "tried"), [(0.02, True), (1.1, False)])
-def test_beyond_its_looks_it_goes_on_for_what_makes_most_of_the_cost(
-    dear: float, tried: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge = Evaluator(World(gang_behind_small_ones()))
-    before = judge.score({"one": 0, "two": 0})
-    monkeypatch.setattr(local_search, "ATTEMPTS", -1)
-    monkeypatch.setattr(local_search, "DEAR", dear)
-    found, _, trials = local_search.improve(judge, before)
-    assert ("gang" in found.starts) == tried
-    assert (0 < trials <= local_search.DEAR_TRIALS) == tried

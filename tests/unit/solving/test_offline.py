@@ -16,12 +16,12 @@ from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving import plan_check
 from federator.solving.certify import certify, proven_bound
-from federator.solving.glop import Matrix, Model
 from federator.solving.offline import run
 from federator.solving.plan_check import judge
 from federator.wire.solver_files import from_problem, read_plan, read_problem, write
 from federator.wire.solver_plan import Assignment, Objective, PlanFile
 from tests.support.examples import examples
+from tests.support.relaxations import relaxed
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, worlds_at_random
 
 at_random = settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -134,7 +134,7 @@ def test_the_bound_is_below_what_the_plan_comes_to(problem: Problem) -> None:
 @given(problem=worlds_at_random())
 def test_any_prices_prove_a_bound(problem: Problem) -> None:
     table = cut.build(Evaluator(World(problem)))
-    solved = Model(Matrix.of(table)).relax()
+    solved = relaxed(table)
     assert solved is not None
     best = proven_bound(table, solved.duals)
     assert best == pytest.approx(solved.objective, rel=1e-6, abs=1e-4)

@@ -6,7 +6,8 @@ import pytest
 
 from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import JobSpec
-from federator.wire.jobfile import encode_spec, read_job, read_job_text
+from federator.wire.jobfile import encode_spec, read_job, read_job_document
+from federator.wire.yamltext import read_document
 
 
 def read(**fields: Any) -> JobSpec:
@@ -36,7 +37,7 @@ def test_nodes_from_fewest_to_most_with_their_scaling() -> None:
 
 def test_sizes_need_no_quotes() -> None:
     text = "run: 'true'\nmax_nodes: 2\nscaling: {1: 1.0, 2: 1.9}\n"
-    assert shapes(read_job_text(text, now=0.0).spec) == [(1, 0, 1.0), (2, 0, 1.9)]
+    assert shapes(read_job_document(read_document(text), now=0.0).spec) == [(1, 0, 1.0), (2, 0, 1.9)]
 
 
 def test_without_a_scaling_each_doubling_gives_nine_tenths_more() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from federator.kernel.errors import Invalid, NotSupported
 from federator.kernel.ids import content_hash
+from federator.model.arrays import Indices
 from federator.model.jobs import (
     Accelerators,
     Checkpoint,
@@ -22,9 +23,10 @@ from federator.wire.jobfile import (
     JobRequest,
     encode_spec,
     read_job,
-    read_job_text,
+    read_job_document,
     spec_hash,
 )
+from federator.wire.yamltext import read_document
 
 NOW = 1_760_000_000.0
 BLOB = "ab" * 32
@@ -79,7 +81,7 @@ def read(**document: object) -> JobRequest:
 
 
 def test_the_documented_example_is_read_whole() -> None:
-    assert read_job_text(EXAMPLE, now=NOW) == JobRequest(
+    assert read_job_document(read_document(EXAMPLE), now=NOW) == JobRequest(
         spec=JobSpec(
             name="train-vision",
             run="torchrun train.py --ckpt $FEDERATOR_CHECKPOINT_DIR",
@@ -114,24 +116,26 @@ def test_the_documented_example_is_read_whole() -> None:
         max_cost_usd=40.0,
         max_duration_s=14400.0,
         after=("preprocess", "job-01jd3v0000000000000000000a"),
-        array=(0, 1, 2, 3, 7),
+        array=Indices.of((0, 1, 2, 3, 7)),
         client_id="nightly-2026-11-30",
         notify=(Notify.END, Notify.FAIL),
     )
 
 
-ELSEWHERE_TESTED = {"min_nodes", "max_nodes", "scaling", "every", "overlap"}
-"""By test_forms, and by the tests of series."""
+ELSEWHERE_TESTED = {"min_nodes", "max_nodes", "scaling", "every", "overlap", "framework", "success"}
+"""By test_forms, test_launchers, and the tests of series."""
 
 
 def test_the_example_uses_every_field_that_is_acted_on() -> None:
     """Together with the test above: a field that is read but changes nothing would show."""
     for field in JobFile.__struct_fields__:
-        assert f"\n{field}:" in EXAMPLE or field in {"command", "finish_within"} | ELSEWHERE_TESTED, field
+        assert (
+            f"\n{field}:" in EXAMPLE or field in {"command", "finish_within", "steps"} | ELSEWHERE_TESTED
+        ), field
 
 
 def test_a_file_that_holds_only_run_works() -> None:
-    assert read_job_text("run: python train.py\n", now=NOW) == JobRequest(
+    assert read_job_document(read_document("run: python train.py\n"), now=NOW) == JobRequest(
         spec=JobSpec(name="train", run="python train.py")
     )
 
@@ -196,7 +200,7 @@ def test_value_must_is_not_an_amount() -> None:
 
 
 def test_a_field_without_a_value_counts_as_not_written() -> None:
-    assert read_job_text("run: 'true'\nqueue:\nimage: ~\n", now=NOW) == read()
+    assert read_job_document(read_document("run: 'true'\nqueue:\nimage: ~\n"), now=NOW) == read()
 
 
 NOT_YET: dict[str, dict[str, Any]] = {
@@ -276,6 +280,7 @@ def test_nodes_may_be_together_by_any_label(label: str) -> None:
         ({"deadline": "2020-01-01T00:00:00Z"}, "$.deadline", "in the past"),
         ({"deadline": "2026-12-01"}, "$.deadline", "zone"),
         ({"deadline": "2026-12-01T08:00:00Z", "finish_within": "1h"}, "$.finish_within", "one of the two"),
+        ({"deadline": "90m"}, "$.deadline", "write finish_within: 90m"),
         ({"value": "-5 USD"}, "$.value", "not an amount"),
         ({"max_cost": -5}, "$.max_cost", "out of range"),
         ({"max_cost": "40 EUR"}, "$.max_cost", "not an amount"),
@@ -300,7 +305,7 @@ def test_nodes_may_be_together_by_any_label(label: str) -> None:
         ({"array": "9-0"}, "$.array", "not a range"),
         ({"array": "0-99:0"}, "$.array", "not a range"),
         ({"array": "1,1"}, "$.array", "twice"),
-        ({"array": "0-9999999"}, "$.array", "at most 100000"),
+        ({"array": "0-9999998:2,1-9999999:2"}, "$.array", "begins before another ends"),
         ({"env": {"A B": "1"}}, "$.env", "not the name of a variable"),
         ({"env": {"FEDERATOR_JOB": "1"}}, "$.env.FEDERATOR_JOB", "set by the site"),
         ({"env": {"A": ["x"]}}, "$.env.A", "quote it"),
@@ -336,12 +341,12 @@ def test_a_mistake_in_a_file_has_its_line() -> None:
     with pytest.raises(
         Invalid, match=r"\$\.resources\.gpu: line 3: there is no field 'gpu' \(did you mean gpus\?\)"
     ):
-        read_job_text("run: 'true'\nresources:\n  gpu: 1\n", now=NOW)
+        read_job_document(read_document("run: 'true'\nresources:\n  gpu: 1\n"), now=NOW)
 
 
 def test_a_missing_field_is_reported_at_the_top_of_the_file() -> None:
     with pytest.raises(Invalid, match="line 1: nothing to run"):
-        read_job_text("name: x\n", now=NOW)
+        read_job_document(read_document("name: x\n"), now=NOW)
 
 
 def test_names_of_other_systems_point_at_fields_that_exist() -> None:

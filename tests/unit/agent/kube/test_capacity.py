@@ -37,7 +37,7 @@ def pod(node_name: str = "n1", requests: dict[str, str] | None = None, **more: A
         "containers": [{"name": "c", "resources": {"requests": requests or {}}}],
         **more.pop("spec", {}),
     }
-    return msgspec.convert({"metadata": {"name": "p", "namespace": "x", **more}, "spec": spec}, Pod)
+    return msgspec.convert({"metadata": {"name": "p", "namespace": "federator", **more}, "spec": spec}, Pod)
 
 
 @pytest.mark.parametrize(
@@ -202,3 +202,11 @@ def test_a_node_that_has_all_the_pods_it_may_have_is_full() -> None:
 
 def test_trouble_is_told() -> None:
     assert "away" in CLUSTER.seen({}, (), "away").health
+
+
+def test_nodes_that_the_sites_pod_template_keeps_pods_off_are_not_offered() -> None:
+    template = {"spec": {"nodeSelector": {"nodes": "batch"}}}
+    cluster = Cluster(KubeSettings(image="i", pod=template), "here")
+    labels = {"nvidia.com/gpu.product": "A100"}
+    assert cluster.machine(node(labels=labels)) is None
+    assert cluster.machine(node(labels=labels | {"nodes": "batch"})) is not None

@@ -199,10 +199,11 @@ def test_nobody_reaches_a_jobs_pod_from_elsewhere_nor_a_job_its_clouds_credentia
     open_to = {
         to["ipBlock"]["cidr"]: to["ipBlock"]["except"] for rule in jobs["egress"] for to in rule.get("to", ())
     }
-    assert "169.254.0.0/16" in open_to["0.0.0.0/0"]
+    assert {"169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32"} <= set(open_to["0.0.0.0/0"])
     assert "fd00:ec2::254/128" in open_to["::/0"]
     (agent,) = [one["spec"] for (space, _), one in policies.items() if space == "federator"]
-    assert agent["podSelector"] == {}
+    (pods,) = [one["spec"]["template"]["metadata"]["labels"] for one in _of_kind("Deployment").values()]
+    assert agent["podSelector"]["matchLabels"].items() <= pods.items()
     assert agent["policyTypes"] == ["Ingress"]
     assert not agent.get("ingress")
 
@@ -210,7 +211,7 @@ def test_nobody_reaches_a_jobs_pod_from_elsewhere_nor_a_job_its_clouds_credentia
 def test_the_ranks_of_a_gang_reach_each_other_and_nobody_elses() -> None:
     spec = JobSpec(name="job", run="x", nodes=2)
     record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=())
-    policy = manifests.network_policy(record, "here")
+    policy = manifests.network_policy(record, "here", "jobs")
     assert policy["metadata"]["name"] == "p1"
     (rule,) = policy["spec"]["ingress"]
     (peer,) = rule["from"]

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.kernel.errors import Invalid
+from federator.kernel.errors import Forbidden, Invalid
 from federator.model.placements import Cause
 from federator_agent.kube.manifests import pod_name
 from federator_agent.kube.objects import Pod
-from federator_agent.kube.preparation import Preparation
-from federator_agent.staging_errors import StagingError, StagingLost
+from federator_agent.kube.preparation import MOST_REFUSALS, Preparation
+from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 
 MANIFESTS = [{"name": "p-0"}, {"name": "p-1"}]
 
@@ -95,8 +95,49 @@ def test_a_set_up_that_the_cluster_ends_has_not_failed(
     terminated = {"exitCode": code, "finishedAt": "2026-11-21T10:00:05Z", "message": "set-up\n"}
     status = {"containerStatuses": [{"name": "main", "state": {"terminated": terminated}}]}
     pod = msgspec.convert({"metadata": more, "spec": {"nodeName": "n1"}, "status": status}, Pod)
-    pods: Any = SimpleNamespace(mirror=SimpleNamespace(items={pod_name("p", 0): pod}))
+    pods: Any = SimpleNamespace(get={pod_name("p", 0): pod}.get)
     record: Any = SimpleNamespace(entry=SimpleNamespace(placement="p"))
     with pytest.raises(StagingError) as failed:
         _preparing(pods).live(record, 0)
     assert (type(failed.value), failed.value.cause) == (raised, cause)
+
+
+NO_POD = msgspec.convert({"metadata": {}}, Pod)
+
+
+class Refusing(Preparation):
+    """At an API server that refuses the first commands."""
+
+    refusals = 0
+
+    async def _side_runs(self, *_: Any) -> Pod:
+        return NO_POD
+
+    def live(self, *_: Any) -> Pod:
+        return NO_POD
+
+    async def _main_fails(self, *_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def _run_stage(self, *_: Any, **__: Any) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise Forbidden("the agent may not do that in pods")
+
+
+@pytest.mark.parametrize(("refusals", "brought"), [(MOST_REFUSALS, True), (MOST_REFUSALS + 1, False)])
+async def test_an_api_server_that_has_just_started_is_asked_again(refusals: int, brought: bool) -> None:
+    async def wait(*_: object) -> None:
+        await asyncio.sleep(0)
+
+    around: Any = SimpleNamespace(wait=wait, follow=lambda *_: None)
+    preparing = Refusing(around, around, around, around, around, around, around)
+    preparing.refusals = refusals
+    record: Any = SimpleNamespace(entry=SimpleNamespace(placement="p"))
+    work = preparing._stage(record, 0, None, lambda _: None, carries=False)
+    if brought:
+        await work
+    else:
+        with pytest.raises(StagingRefused, match="the verb create on pods/exec"):
+            await work
+    assert preparing.refusals == 0

@@ -1,5 +1,6 @@
 """What a namespace may have: less than its nodes have is reported as less, and containers say what its rules ask them to say."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -12,13 +13,13 @@ from federator_agent.core.state import Phase, Record
 from federator_agent.kube import kueue, manifests
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, PoolPlace
 from federator_agent.kube.objects import LimitRange, Node, Pod, PodStatus, Quota
-from federator_agent.kube.quotas import Allowance, allowance
+from federator_agent.kube.quotas import NOTHING, Allowance, Quotas, allowance
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.staging_errors import StagingRefused
 from tests.unit.agent.worlds import entry
 
 GPU = "nvidia.com/gpu"
-CLUSTER = Cluster(KubeSettings(image="i"), "here")
+CLUSTER = Cluster(KubeSettings(image="i"), "here", "me")
 POOL = "nvidia-a100-sxm4-80gb"
 
 
@@ -224,3 +225,32 @@ async def test_a_queue_that_may_not_be_read_is_said() -> None:
 
     with pytest.raises(Forbidden):
         await kueue.devices(Api(), "ns", "gpus")  # type: ignore[arg-type]
+
+
+async def test_of_several_namespaces_what_one_of_them_allows_is_offered_and_each_has_its_own_rules() -> None:
+    quotas = {
+        "jobs": {"requests.nvidia.com/gpu": "4", "pods": "5"},
+        "vision": {"requests.nvidia.com/gpu": "2"},
+    }
+
+    class Api:
+        async def ask(self, _method: str, path: str) -> bytes:
+            home, plural = path.split("/")[4:]
+            items: list[Any] = [{"spec": {"hard": quotas[home]}}] if plural == "resourcequotas" else []
+            if plural == "limitranges" and home == "vision":
+                items = [{"spec": {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}}]
+            return msgspec.json.encode({"items": items})
+
+    settings = KubeSettings(image="i", namespace="jobs", namespaces={"team:vision": "vision"})
+    api: Any = Api()
+    read = Quotas(api, settings, lambda _home: NOTHING)
+    told = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(read.run(told.set))
+        await told.wait()
+        reading.cancel()
+    assert read.now.devices == {"nvidia.com/gpu": 4}
+    assert read.now.pods is None
+    assert not read.now.limited
+    assert read.of("vision").devices == {"nvidia.com/gpu": 2}
+    assert read.of("vision").limited == {"memory"}

@@ -18,12 +18,13 @@ class Pods:
         state = SimpleNamespace(terminated=None)
         pod = SimpleNamespace(metadata=SimpleNamespace(uid="u", name="p-0"), state=lambda _: state)
         self._pod = pod
-        self.mirror = SimpleNamespace(items={})
+        self._known: dict[str, Any] = {}
+        self.get = self._known.get
         self.deleted: list[Any] = []
 
     async def synced(self) -> None:
         """Before that, nothing is known: the agent has just started."""
-        self.mirror.items["p-0"] = self._pod
+        self._known["p-0"] = self._pod
 
     def path(self, name: str) -> str:
         return name

@@ -94,6 +94,30 @@ def test_a_command_is_taken_word_for_word(tmp_path: Path) -> None:
     assert done.stdout == b"a 'b' $C\n1\n"
 
 
+def test_what_a_command_is_given_is_in_no_command_line(tmp_path: Path) -> None:
+    """Which all users of a node can read. What a shell does not take from a script is: none of it is a secret."""
+    (tmp_path / "work").mkdir()
+    given = {
+        "TOKEN": "hush'$x",
+        "CDPATH": "/",
+        "UID": "12",
+        "BASH_ENV": "/no",
+        "with.dot": "1",
+        "PATH": "/bin",
+    }
+    script = command_script(["sh=x"], given)
+    assert "hush" not in script.splitlines()[-1]
+    (tmp_path / "sh=x").write_text("#!/bin/sh\n/usr/bin/tr '\\0' '\\n' </proc/$$/environ; echo \"$@\"; pwd\n")
+    (tmp_path / "sh=x").chmod(0o755)
+    script = command_script(["sh=x", "a b"], given | {"PATH": str(tmp_path)})
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, check=True, text=True)
+    *seen, words, where = done.stdout.splitlines()
+    assert {f"{name}={value}" for name, value in given.items() if name not in ("PATH", "with.dot")} <= set(
+        seen
+    )
+    assert (words, where) == ("a b", str(tmp_path / "work")), "whatever CDPATH says"
+
+
 def test_a_batch_script_runs_once(tmp_path: Path) -> None:
     """A slurmctld that has lost its latest state may start a job again under its old number."""
     folder = tmp_path / "with a blank"

@@ -1,0 +1,308 @@
+"""GPUs that a cluster hands out by dynamic resource allocation: counted in ResourceSlices, taken off by ResourceClaims, asked for by a claim of each pod.
+
+A pool of the site file names a class of devices. What its driver has published on a node counts as the class's extended resource there, so everything else – pools,
+shapes, quotas, what is free – is as for GPUs of a device plugin. Expressions of a class are not evaluated: by the convention of the drivers of NVIDIA, AMD and Intel a
+class of whole GPUs has its driver's name, and devices whose `type` is another than `gpu` are left out.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
+from federator_agent.kube.api import Api, decoded
+from federator_agent.kube.informer import Informer
+from federator_agent.kube.objects import Meta, Node, Struct
+from federator_agent.kube.settings import class_of, resource_of
+
+GROUP = "/apis/resource.k8s.io"
+KNOWN = ("v1", "v1beta2")
+"""Versions that have the same form of what is read and made here."""
+DEVICES_NOTE = "federator/devices"
+"""Of a pod: what it asks for by its claim, by the name of the resource."""
+CLAIM = "gpus"
+"""Of the claim, in its pod; and of the one request in it."""
+RECOUNT_PAUSE_S = 0.25
+"""Between two counts of what is published: a rollout of drivers changes thousands of slices one by one, and a count looks at all."""
+LOOK_AGAIN_S = 300.0
+"""A cluster may be upgraded to one that knows claims."""
+_GPU = "gpu"
+log = logging.getLogger("federator_agent.kube")
+
+
+class _Attribute(Struct, frozen=True):
+    string: str = ""
+
+
+class _Device(Struct, frozen=True):
+    name: str
+    attributes: dict[str, _Attribute] = msgspec.field(default_factory=dict[str, _Attribute])
+
+
+class _SlicePool(Struct, frozen=True):
+    name: str = ""
+    generation: int = 0
+
+
+class _SliceSpec(Struct, frozen=True):
+    driver: str = ""
+    node_name: str = ""
+    pool: _SlicePool = _SlicePool()
+    devices: tuple[_Device, ...] = ()
+
+
+class Slice(Struct, frozen=True):
+    """A ResourceSlice: devices that a driver has on a node."""
+
+    metadata: Meta
+    spec: _SliceSpec = _SliceSpec()
+
+
+class _Result(Struct, frozen=True):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+class _Devices(Struct, frozen=True):
+    results: tuple[_Result, ...] = ()
+
+
+class _Allocation(Struct, frozen=True):
+    devices: _Devices = _Devices()
+
+
+class _Consumer(Struct, frozen=True):
+    name: str = ""
+
+
+class _ClaimStatus(Struct, frozen=True):
+    allocation: _Allocation = _Allocation()
+    reserved_for: tuple[_Consumer, ...] = ()
+
+
+class Claim(Struct, frozen=True):
+    """A ResourceClaim: what of them somebody has."""
+
+    metadata: Meta
+    status: _ClaimStatus = _ClaimStatus()
+
+
+class Offer(msgspec.Struct, frozen=True, gc=False):
+    """The GPUs of a slice. `pool` and `generation` are the driver's: of a pool only the newest generation counts."""
+
+    node: str
+    driver: str
+    pool: str
+    generation: int
+    devices: frozenset[str]
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """Devices that are allocated, as driver, pool and name; and the pods that have them, as namespace and name."""
+
+    devices: frozenset[tuple[str, str, str]]
+    pods: frozenset[str]
+
+
+class _Version(Struct, frozen=True):
+    version: str = ""
+
+
+class _Group(Struct, frozen=True):
+    versions: tuple[_Version, ...] = ()
+
+
+def offered(found: Slice) -> Offer | None:
+    """What a slice has for one node; None: nothing that is a GPU of one node."""
+    spec = found.spec
+    gpus = frozenset(
+        each.name for each in spec.devices if each.attributes.get("type", _Attribute(_GPU)).string == _GPU
+    )
+    if not spec.node_name or not gpus:
+        return None
+    return Offer(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, gpus)
+
+
+def held(found: Claim) -> Held | None:
+    """What a claim holds; None: nothing yet."""
+    results = found.status.allocation.devices.results
+    if not results:
+        return None
+    devices = frozenset((each.driver, each.pool, each.device) for each in results)
+    pods = (f"{found.metadata.namespace}/{each.name}" for each in found.status.reserved_for)
+    return Held(devices, frozenset(pods))
+
+
+def counted(offers: Iterable[Offer]) -> dict[str, Counter[str]]:
+    """By node, how many units of each resource there are."""
+    return {
+        node: Counter(resource_of(driver) for driver, _, _ in devices)
+        for node, devices in _present(offers).items()
+    }
+
+
+def taken(
+    offers: Iterable[Offer], claims: Iterable[Held], ours: Callable[[str], bool]
+) -> dict[str, Counter[str]]:
+    """By node, how many units others hold. `ours`: whether a pod is, whose claims are counted by what it asks for, which is known sooner."""
+    node_of = {device: node for node, devices in _present(offers).items() for device in devices}
+    found: dict[str, Counter[str]] = {}
+    for claim in claims:
+        if not any(map(ours, claim.pods)):
+            for device in claim.devices & node_of.keys():
+                found.setdefault(node_of[device], Counter())[resource_of(device[0])] += 1
+    return found
+
+
+def _present(offers: Iterable[Offer]) -> dict[str, set[tuple[str, str, str]]]:
+    """The devices of each node, of the newest generation of their pools."""
+    given = list(offers)
+    newest: dict[tuple[str, str], int] = {}
+    for each in given:
+        key = each.driver, each.pool
+        newest[key] = max(each.generation, newest.get(key, 0))
+    found: dict[str, set[tuple[str, str, str]]] = {}
+    for each in given:
+        if each.generation == newest[each.driver, each.pool]:
+            found.setdefault(each.node, set()).update((each.driver, each.pool, name) for name in each.devices)
+    return found
+
+
+def ask(
+    pods: Sequence[dict[str, Any]], placement: str, resource: str, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """Have pods ask by a claim for what they ask for of a class's extended resource: clusters may not take that by its name. Answers the template that is to be made before them, without its version."""
+    count = int(pods[0]["spec"]["containers"][0]["resources"]["requests"][resource])
+    for pod in pods:
+        main = pod["spec"]["containers"][0]
+        main["resources"]["requests"].pop(resource)
+        main["resources"]["limits"].pop(resource)
+        main["resources"].setdefault("claims", []).append({"name": CLAIM})
+        pod["spec"].setdefault("resourceClaims", []).append(
+            {"name": CLAIM, "resourceClaimTemplateName": placement}
+        )
+        pod["metadata"]["annotations"][DEVICES_NOTE] = msgspec.json.encode({resource: count}).decode()
+    request = {"name": CLAIM, "exactly": {"deviceClassName": class_of(resource), "count": count}}
+    return {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {
+            "name": placement,
+            "namespace": pods[0]["metadata"]["namespace"],
+            "labels": dict(labels),
+        },
+        "spec": {"metadata": {"labels": dict(labels)}, "spec": {"devices": {"requests": [request]}}},
+    }
+
+
+class Dra:
+    """What drivers publish and claims hold, kept by watching, where the cluster knows such."""
+
+    def __init__(self, api: Api, changed: Callable[[str], None]) -> None:
+        """`changed` is told each node whose devices are others, or are held by others."""
+        self._api, self._changed = api, changed
+        self.version = ""
+        """Of the API, once it is known to be served."""
+        self.known = asyncio.Event()
+        """Set once the devices are listed, or it is known that there are none."""
+        self._slices: dict[str, Offer] = {}
+        self._claims: dict[str, Held] = {}
+        self._counted: dict[str, Counter[str]] = {}
+        self._recounting: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Keep it, for ever."""
+        while not self.version:
+            try:
+                self.version = await self._served()
+            except FederatorError as error:
+                log.log(
+                    logging.WARNING if isinstance(error, Forbidden) else logging.DEBUG,
+                    "GPUs of dynamic resource allocation are not counted; if the cluster has such, apply the present manifest of the agent: %s",
+                    error,
+                )
+            if not self.version:
+                self.known.set()
+                await asyncio.sleep(LOOK_AGAIN_S)
+        base = f"{GROUP}/{self.version}"
+        slices: Informer[Slice, Offer] = Informer(
+            self._api,
+            f"{base}/resourceslices",
+            Slice,
+            lambda each: (each.metadata.name, offered(each)),
+            self._slice_changed,
+        )
+        claims: Informer[Claim, Held] = Informer(
+            self._api,
+            f"{base}/resourceclaims",
+            Claim,
+            lambda each: (each.metadata.key, held(each)),
+            self._claim_changed,
+        )
+        self._slices, self._claims = slices.items, claims.items
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(slices.run())
+            tasks.create_task(claims.run())
+            await slices.synced.wait()
+            await claims.synced.wait()
+            self._recount()
+            self.known.set()
+
+    async def _served(self) -> str:
+        """The version that is served and may be read; empty: none."""
+        try:
+            group = decoded(await self._api.ask("GET", GROUP), _Group)
+        except NotFound:
+            return ""
+        version = next((each.version for each in group.versions if each.version in KNOWN), "")
+        if version:
+            await self._api.ask("GET", f"{GROUP}/{version}/resourceslices", query={"limit": "1"})
+            await self._api.ask("GET", f"{GROUP}/{version}/resourceclaims", query={"limit": "1"})
+        return version
+
+    def _slice_changed(self, name: str, offer: Offer | None) -> None:
+        del name, offer
+        if self._recounting is None:
+            self._recounting = asyncio.get_running_loop().call_later(RECOUNT_PAUSE_S, self._recount)
+
+    def _recount(self) -> None:
+        if self._recounting is not None:
+            self._recounting.cancel()
+            self._recounting = None
+        before, self._counted = self._counted, counted(self._slices.values())
+        for node in before.keys() | self._counted.keys():
+            if before.get(node) != self._counted.get(node):
+                self._changed(node)
+
+    def _claim_changed(self, name: str, held_now: Held | None) -> None:
+        del name, held_now
+        self._changed("")
+
+    def with_devices(self, node: Node) -> Node:
+        """The node as if a device plugin had told of its devices."""
+        found = self._counted.get(node.metadata.name)
+        if not found:
+            return node
+        has = node.status.allocatable | {name: str(count) for name, count in found.items()}
+        return replace(node, status=replace(node.status, allocatable=has))
+
+    def taken(self, ours: Callable[[str], bool]) -> dict[str, Counter[str]]:
+        """By node, what others hold."""
+        return taken(self._slices.values(), self._claims.values(), ours)
+
+    def template(self, made: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Where a template of `ask` is made, and it with its version. Raises `Unavailable` while the API is not known to be served."""
+        if not self.version:
+            raise Unavailable("the cluster does not serve resource.k8s.io in a version that is known here")
+        return self.templates(made["metadata"]["namespace"]), {
+            "apiVersion": f"resource.k8s.io/{self.version}"
+        } | made
+
+    def templates(self, namespace: str) -> str:
+        """Where they are; empty: the cluster has none."""
+        return f"{GROUP}/{self.version}/namespaces/{namespace}/resourceclaimtemplates" if self.version else ""

@@ -1,0 +1,102 @@
+"""Outputs of one job as the inputs of another: whose may be read, which are taken, and what an agent may fetch of them."""
+
+from typing import Any
+
+import msgspec
+
+from federator.model.jobs import JobStatus
+from federator.wire.link import PlacementInputs
+from tests.integration.api.rig import HttpAgent, Rig, archive
+from tests.integration.api.test_agents import placed
+
+
+async def collected(rig: Rig, agent: HttpAgent, **fields: Any) -> str:
+    """A job of ada's that has ended well and left a file."""
+    row = await placed(rig, "north", **fields)
+    assert (await agent.ask("PUT", f"/agent/v1/outputs/{row.id}", data=archive(model="42"))).status == 201
+    job = rig.world.job(row.job)
+    await rig.world.put(msgspec.structs.replace(job, status=JobStatus.SUCCEEDED, finished_at=1.0))
+    return job.id
+
+
+async def read(rig: Rig, agent: HttpAgent, placement: str) -> PlacementInputs:
+    answer = await agent.ask("GET", f"/agent/v1/inputs/{placement}")
+    assert answer.status == 200, answer.data
+    return msgspec.json.decode(answer.data, type=PlacementInputs)
+
+
+async def test_an_agent_fetches_what_its_placement_reads_and_no_more(rig: Rig) -> None:
+    north, south = await rig.agent(), await rig.agent("south")
+    train = await collected(rig, north, name="train", outputs=["model"])
+    other = await collected(rig, north, name="other", outputs=["**"])
+    row = await placed(rig, "south", name="eval", inputs={"from": "train", "output": "model"})
+    ((found,),) = (await read(rig, south, row.id)).found
+    assert (found.job, found.label, found.below) == (train, "train", "")
+    data = await south.ask("GET", f"/agent/v1/inputs/{row.id}/{train}/{found.digest}")
+    assert (data.status, data.data) == (200, archive(model="42"))
+    for agent, path in (
+        (south, f"{row.id}/{other}/{found.digest}"),
+        (south, f"{row.id}/{train}/{'0' * 64}"),
+        (north, f"{row.id}/{train}/{found.digest}"),
+        (north, row.id),
+        (south, f"{row.id}/job-none/{found.digest}"),
+    ):
+        assert (await agent.ask("GET", f"/agent/v1/inputs/{path}")).status == 404
+
+
+async def test_another_person_may_not_read_them_by_name_or_by_id(rig: Rig) -> None:
+    north = await rig.agent()
+    train = await collected(rig, north, name="train", outputs=["**"])
+    for name in ("train", train):
+        body = {"run": "true", "inputs": [{"from": name}]}
+        answer = await rig.ask("POST", "/v1/jobs", "bob", json=body)
+        assert answer.status in (400, 403, 422), answer.data
+        assert answer.problem["field"] == "$.inputs"
+        assert (await rig.ask("POST", "/v1/preview", "bob", json=body)).status == answer.status
+
+
+async def test_what_is_not_collected_is_refused_with_what_is(rig: Rig) -> None:
+    await rig.submit(name="plain")
+    await rig.submit(name="train", outputs=["results/*.pt"])
+    for inputs, words in (
+        ({"from": "plain"}, "plain collects no outputs"),
+        ({"from": "train", "output": "weights"}, "its outputs are results/*.pt"),
+        ({"from": "nobody"}, "no job 'nobody'"),
+    ):
+        answer = await rig.ask("POST", "/v1/jobs", json={"run": "true", "inputs": [inputs]})
+        assert answer.problem["field"] == "$.inputs"
+        assert words in answer.problem["detail"]
+        assert answer.problem["remedy"]
+
+
+async def test_one_that_has_left_nothing_is_named_when_it_is_looked_for(rig: Rig) -> None:
+    north = await rig.agent()
+    await rig.submit(name="train", outputs=["**"])
+    row = await placed(rig, "north", name="eval", inputs={"from": "train"})
+    answer = await north.ask("GET", f"/agent/v1/inputs/{row.id}")
+    assert answer.status == 404
+    assert "train (job-" in answer.problem["detail"]
+    assert "has left no outputs" in answer.problem["detail"]
+
+
+async def test_of_an_array_all_tasks_each_below_its_index_or_the_one_with_the_readers_own(rig: Rig) -> None:
+    north = await rig.agent()
+    answer = await rig.ask(
+        "POST", "/v1/jobs", json={"run": "true", "name": "sweep", "array": "3,5", "outputs": ["**"]}
+    )
+    tasks = answer.json()["jobs"]
+    for number, task in enumerate(tasks):
+        place = await rig.world.place(task, "north")
+        data = archive(score=str(number))
+        assert (await north.ask("PUT", f"/agent/v1/outputs/{place.id}", data=data)).status == 201
+    whole = await placed(rig, "north", name="best", inputs={"from": "sweep"})
+    (found,) = (await read(rig, north, whole.id)).found
+    assert [(each.job, each.label, each.below) for each in found] == [
+        (tasks[0], "sweep[3]", "3"),
+        (tasks[1], "sweep[5]", "5"),
+    ]
+    each = {"run": "true", "name": "plot", "array": "5", "after": {"each": "sweep"}}
+    answer = await rig.ask("POST", "/v1/jobs", json={**each, "inputs": {"from": "sweep"}})
+    place = await rig.world.place(answer.json()["jobs"][0], "north")
+    ((own,),) = (await read(rig, north, place.id)).found
+    assert (own.job, own.below) == (tasks[1], "")

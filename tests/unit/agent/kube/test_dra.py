@@ -1,0 +1,273 @@
+"""GPUs that a cluster hands out by dynamic resource allocation: what drivers publish is counted, what claims hold is taken off, and pods ask by a claim."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from federator.kernel.errors import Invalid, Unavailable
+from federator.model.jobs import Accelerators, JobSpec, Resources
+from federator.wire.records import decode
+from federator_agent.core.lent_capacity import Slot
+from federator_agent.core.state import Phase, Record
+from federator_agent.kube import dra, manifests
+from federator_agent.kube.capacity import (
+    AGENT_LABEL,
+    PLACEMENT_LABEL,
+    RANK_LABEL,
+    SITE_LABEL,
+    Cluster,
+    Size,
+    Use,
+)
+from federator_agent.kube.dra import Claim, Dra, Held, Offer, Slice
+from federator_agent.kube.objects import Node, Pod
+from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check, resource_of
+from tests.support.waiting import until
+from tests.unit.agent.worlds import entry
+
+DRIVER = "gpu.nvidia.com"
+RESOURCE = resource_of(DRIVER)
+POOL = KubePool(name="h100", selector={PRODUCT_LABEL: "H100"}, device_class=DRIVER)
+
+
+def published(node: str, *devices: str, generation: int = 1, kind: str = "gpu", **spec: Any) -> Slice:
+    """As NVIDIA's driver publishes them."""
+    given = [
+        {
+            "name": name,
+            "attributes": {
+                "type": {"string": kind},
+                "productName": {"string": "NVIDIA H100"},
+                "index": {"int": 0},
+            },
+            "capacity": {"memory": {"value": "80Gi"}},
+        }
+        for name in devices
+    ]
+    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+    body = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": given, **spec}
+    return msgspec.convert({"metadata": {"name": f"{node}-{generation}"}, "spec": body}, Slice)
+
+
+def claimed(node: str, *devices: str, pod: str = "theirs") -> Held:
+    results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": name} for name in devices]
+    status = {
+        "allocation": {"devices": {"results": results}},
+        "reservedFor": [{"resource": "pods", "name": pod, "uid": "u"}],
+    }
+    found = dra.held(
+        msgspec.convert({"metadata": {"name": "c", "namespace": "jobs"}, "status": status}, Claim)
+    )
+    assert found is not None
+    return found
+
+
+def offers(*slices: Slice) -> list[Offer]:
+    return [offer for each in slices if (offer := dra.offered(each)) is not None]
+
+
+def node(name: str = "n1", **has: str) -> Node:
+    status = {
+        "allocatable": {"cpu": "64", "memory": "64Gi", "pods": "100", **has},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return msgspec.convert(
+        {"metadata": {"name": name, "labels": {PRODUCT_LABEL: "H100"}}, "status": status}, Node
+    )
+
+
+def test_whole_gpus_of_the_newest_generation_are_counted() -> None:
+    found = offers(
+        published("n1", "gpu-0", "gpu-1"),
+        published("n1", "gpu-0", "gpu-1", "gpu-2", generation=2),
+        published("n2", "gpu-0"),
+        published("n3", "mig-0", kind="mig"),
+    )
+    assert dra.counted(found) == {"n1": {RESOURCE: 3}, "n2": {RESOURCE: 1}}
+    anywhere = published("x", "gpu-0", nodeName="")
+    assert offers(anywhere) == []
+
+
+def test_what_others_hold_is_taken_off_and_our_own_is_not() -> None:
+    found = offers(published("n1", "gpu-0", "gpu-1", "gpu-2"))
+    claims = [claimed("n1", "gpu-0"), claimed("n1", "gpu-1", pod="p1-0"), claimed("n9", "gpu-0")]
+    assert dra.taken(found, claims, lambda key: key == "jobs/p1-0") == {"n1": {RESOURCE: 1}}
+    assert dra.taken(found, claims, lambda key: key == "others/p1-0") == {"n1": {RESOURCE: 2}}
+    waiting = msgspec.convert({"metadata": {"name": "c"}}, Claim)
+    assert dra.held(waiting) is None
+
+
+def test_they_are_gpus_of_a_pool_like_any_other() -> None:
+    cluster = Cluster(KubeSettings(image="i", pools=(POOL,)), "here")
+    machine = cluster.machine(node(**{RESOURCE: "4"}))
+    assert machine is not None
+    labels = {SITE_LABEL: "here", PLACEMENT_LABEL: "p1", RANK_LABEL: "0"}
+    spec = {"nodeName": "n1", "containers": [{"name": "main"}]}
+    ours = {
+        "metadata": {
+            "name": "p1-0",
+            "namespace": "federator",
+            "labels": labels,
+            "annotations": {dra.DEVICES_NOTE: f'{{"{RESOURCE}": 1}}'},
+        },
+        "spec": spec,
+    }
+    use = cluster.use(msgspec.convert(ours, Pod))
+    assert use is not None
+    taken = dra.taken(offers(published("n1", "a", "b", "c", "d")), [claimed("n1", "a")], lambda _: False)
+    seen = cluster.seen({"n1": machine}, [use], claimed=taken)
+    (pool,) = seen.pools
+    assert (pool.name, pool.gpus_per_node, pool.model) == ("h100", 4, "H100")
+    assert len(seen.hosts["h100"][0].gpus) == 2
+
+
+@pytest.mark.parametrize(
+    ("whose", "noted", "free"),
+    [
+        ({"namespace": "theirs"}, f'{{"{RESOURCE}": 4}}', 4),
+        ({"agent": "another"}, f'{{"{RESOURCE}": 4}}', 4),
+        ({"agent": ""}, f'{{"{RESOURCE}": 4}}', 4),
+        ({}, f'{{"{RESOURCE}": 3}}', 1),
+        ({}, f'{{"{RESOURCE}": -5000000}}', 4),
+        ({}, f'{{"{RESOURCE}": 1025}}', 4),
+        ({}, '{"nvidia.com/gpu": 4}', 4),
+    ],
+    ids=["elsewhere", "of-another-agent", "of-no-agent", "ours", "negative", "too-many", "no-class"],
+)
+def test_a_note_is_believed_of_our_own_pods_and_of_classes_alone(
+    whose: dict[str, str], noted: str, free: int
+) -> None:
+    resource, pools = (RESOURCE, (POOL,)) if RESOURCE in noted else ("nvidia.com/gpu", ())
+    cluster = Cluster(KubeSettings(image="i", pools=pools), "here", "me")
+    machine = cluster.machine(node(**{resource: "4"}))
+    assert machine is not None
+    labels = {SITE_LABEL: "here", PLACEMENT_LABEL: "p1", AGENT_LABEL: whose.get("agent", "me")}
+    meta = {"name": "p1-0", "namespace": whose.get("namespace", "federator"), "labels": labels}
+    spec = {"nodeName": "n1", "containers": [{"name": "main"}]}
+    pod = {"metadata": meta | {"annotations": {dra.DEVICES_NOTE: noted}}, "spec": spec}
+    use = cluster.use(msgspec.convert(pod, Pod))
+    assert use is not None
+    assert bool(use.placement) is not bool(whose)
+    (hosts,) = cluster.seen({"n1": machine}, [use]).hosts.values()
+    assert len(hosts[0].gpus) == free
+
+
+def test_no_more_is_free_than_there_is() -> None:
+    cluster = Cluster(KubeSettings(image="i", pools=(POOL,)), "here")
+    machine = cluster.machine(node(**{RESOURCE: "4"}))
+    assert machine is not None
+    use = Use("n1", Size(devices={RESOURCE: -10}))
+    assert len(cluster.seen({"n1": machine}, [use]).hosts["h100"][0].gpus) == 4
+
+
+def test_without_pools_in_the_file_they_are_found_where_nodes_are_labelled() -> None:
+    cluster = Cluster(KubeSettings(image="i"), "here")
+    (found,) = cluster.device_sets(node(**{RESOURCE: "4"}))
+    assert (found.pool, found.resource, found.units) == ("h100-dra", RESOURCE, 4)
+    place = cluster.place("h100-dra", [found])
+    assert place is not None
+    assert place.resource == RESOURCE
+    both = cluster.device_sets(node(**{RESOURCE: "4", "nvidia.com/gpu": "2"}))
+    assert [(each.pool, each.units) for each in both] == [("h100", 2), ("h100-dra", 4)]
+
+
+def test_pods_ask_by_a_claim_of_one_template() -> None:
+    settings = KubeSettings(image="i", namespace="jobs", pools=(POOL,))
+    spec = JobSpec(name="job", run="x", nodes=2, resources=Resources(gpus=Accelerators(count=2)))
+    slots = tuple(Slot(rank, "h100", "n", (), 1000, 0) for rank in range(2))
+    record = Record(entry=entry("p1", spec, pool="h100"), phase=Phase.STAGING, slots=slots)
+    place = Cluster(settings, "here").place("h100", [])
+    assert place is not None
+    pods = [manifests.pod(record, spec, rank, place, settings, "here") for rank in range(2)]
+    template = dra.ask(pods, "p1", place.resource, {"federator/placement": "p1"})
+    assert template["metadata"] == {
+        "name": "p1",
+        "namespace": "jobs",
+        "labels": {"federator/placement": "p1"},
+    }
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {"deviceClassName": DRIVER, "count": 2}
+    for pod in pods:
+        main = pod["spec"]["containers"][0]
+        assert pod["spec"]["resourceClaims"] == [{"name": "gpus", "resourceClaimTemplateName": "p1"}]
+        assert main["resources"]["claims"] == [{"name": "gpus"}]
+        assert not [
+            name for kind in ("requests", "limits") for name in main["resources"][kind] if "/" in name
+        ]
+        assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["spec"][
+            "tolerations"
+        ]
+
+
+def test_a_class_does_not_go_with_a_resource_or_parts() -> None:
+    for more in ({"resource": "x/gpu"}, {"part": 0.5}):
+        with pytest.raises(Invalid, match=r"pools\[0\]\.device_class"):
+            check(
+                decode(
+                    {"image": "i", "pools": [{"name": "a", "selector": {}, "device_class": "c", **more}]},
+                    KubeSettings,
+                    "$.kube",
+                )
+            )
+
+
+class Publishing:
+    """An API server on which drivers have published slices; a watch tells of nothing more."""
+
+    def __init__(self, slices: int) -> None:
+        self._slices = [published(f"n{number}", "gpu-0") for number in range(slices)]
+
+    async def ask(self, _method: str, path: str, **_: Any) -> bytes:
+        if path == dra.GROUP:
+            return b'{"versions": [{"version": "v1"}]}'
+        if path.endswith("/resourceslices"):
+            return msgspec.json.encode({"items": self._slices})
+        return b'{"items": []}'
+
+    @asynccontextmanager
+    async def stream(self, *_: Any, **_more: Any) -> AsyncIterator[None]:
+        await asyncio.get_running_loop().create_future()
+        yield
+
+
+async def test_many_slices_that_change_together_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, count, changed = [], dra.counted, list[str]()
+
+    def counting(found: Iterable[Offer]) -> dict[str, Counter[str]]:
+        counts.append(1)
+        return count(found)
+
+    monkeypatch.setattr(dra, "counted", counting)
+    monkeypatch.setattr(dra, "RECOUNT_PAUSE_S", 60.0)
+    api: Any = Publishing(100)
+    found = Dra(api, changed.append)
+    running = asyncio.create_task(found.run())
+    try:
+        await asyncio.wait_for(found.known.wait(), 5.0)
+        assert len(counts) == 1
+        assert found.with_devices(node("n7")).status.allocatable[RESOURCE] == "1", "as soon as they are known"
+        monkeypatch.setattr(dra, "RECOUNT_PAUSE_S", 0.01)
+        changed.clear()
+        for number in range(50):
+            (offer,) = offers(published(f"n{number}", "gpu-0", "gpu-1"))
+            found._slices[f"n{number}-1"] = offer
+            found._slice_changed(f"n{number}-1", offer)
+        await until(lambda: len(changed) >= 50, "the nodes to be told")
+    finally:
+        running.cancel()
+    assert sorted(changed) == sorted(f"n{number}" for number in range(50))
+    assert len(counts) == 2
+    assert found.with_devices(node("n7")).status.allocatable[RESOURCE] == "2"
+
+
+def test_no_template_is_made_where_the_cluster_serves_none() -> None:
+    api: Any = None
+    found = Dra(api, lambda _: None)
+    assert found.templates("jobs") == ""
+    with pytest.raises(Unavailable, match=r"resource\.k8s\.io"):
+        found.template({"metadata": {"namespace": "jobs"}})
