@@ -86,8 +86,8 @@ export class Gantt {
     this.element = h("div", { class: "gantt" }, this.axis, this.scroll, this.tip, this.said);
     this.#listen();
     this.watch = new ResizeObserver(() => {
-      this.#point(null);
       this.#arrange();
+      this.#point(this.byId.get(this.current)?.bar ?? null);
     });
     this.watch.observe(this.scroll);
   }

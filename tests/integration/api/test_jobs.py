@@ -199,9 +199,9 @@ async def test_a_job_is_changed_held_released_and_cancelled(rig: Rig) -> None:
 
 async def test_a_patch_with_an_unknown_field_changes_nothing(rig: Rig) -> None:
     job = await rig.submit()
-    answer = await rig.ask("PATCH", f"/v1/jobs/{job}", json={"priority": 70, "nodes": 2})
+    answer = await rig.ask("PATCH", f"/v1/jobs/{job}", json={"priority": 70, "machines": 2})
     assert answer.status == 400
-    assert answer.problem["field"] == "$.nodes"
+    assert answer.problem["field"] == "$.machines"
     assert rig.world.job(job).priority == 50
 
 
