@@ -366,7 +366,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     warm_prices: dict[str, float] = {}
     outside: dict[str, Outside] = {}
-    """By the row's name, where a plan of the whole line is known: see `planning.scheduling.displacing`."""
+    """By the row's name, where a plan of the whole line is known: see `planning.world.outlook`."""
     leads: tuple[Lead, ...] = ()
-    """What that plan rents now for jobs of the problem: see `planning.linear.leading`. `warm_prices` are its own then."""
+    """What that plan rents now for jobs of the problem: see `planning.linear.whole_line_rentals`. `warm_prices` are its own then."""
     decision: str = ""

@@ -13,7 +13,7 @@ from federator.kernel.ids import content_hash
 
 
 class MemoryDraft:
-    """`federator.ports.Draft` in memory."""
+    """`federator.ports.BlobUpload` in memory."""
 
     def __init__(self, keep: Callable[[bytes], str]) -> None:
         self._keep = keep
@@ -46,7 +46,7 @@ WRITE_OUT_BYTES = 2**20
 
 
 class FileDraft:
-    """`federator.ports.Draft` in a file that has no name among the blobs yet."""
+    """`federator.ports.BlobUpload` in a file that has no name among the blobs yet."""
 
     def __init__(self, file: IO[bytes], path: Path, take: Callable[[Path, str], None]) -> None:
         self._file = file

@@ -2,7 +2,7 @@
 
 Ideal: what the desired set says runs, once, on slots that hold it; what it says to stop, stops; everything else goes on; and
 the dispatcher learns each end exactly as it was. Departures: a placement that the site cannot hold is refused; a rank that
-vanished without an exit code is reported lost; a reservation ends after `admitting.RESERVE_FOR_S`.
+vanished without an exit code is reported lost; a reservation ends after `admission.RESERVE_FOR_S`.
 
 Rules that hold in every step: intent is durable before ranks are started; a placement stops only on a `stop` entry, its time
 limit, the failure of one of its own ranks, or being cut off for longer than its `stop_within`; absence from the desired set changes nothing that runs; a status is dropped only

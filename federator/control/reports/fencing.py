@@ -24,7 +24,7 @@ LEAST_MARGIN_S = 30.0
 MARGIN_SHARE = 0.01
 """Of D: clocks that differ by one second in a hundred are within the margin."""
 RESERVE_WITHIN_S = 120.0
-"""A reservation that not all members have accepted by then is given up. Agents hold theirs for 300 s (`admitting.RESERVE_FOR_S`)."""
+"""A reservation that not all members have accepted by then is given up. Agents hold theirs for 300 s (`admission.RESERVE_FOR_S`)."""
 LEAST_PAUSE_S = 0.05
 log = logging.getLogger(__name__)
 

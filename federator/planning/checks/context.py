@@ -189,7 +189,7 @@ class CheckContext:
     """One snapshot, indexed, with the tally that grows as actions are accepted."""
 
     narrowed: tuple[list[Preempt], Changes] | None = None
-    """`changing._narrowed`, once it was asked for."""
+    """What `resizes` has found to narrow, once it was asked for."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan) -> None:
         self.snapshot = snapshot

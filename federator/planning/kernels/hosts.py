@@ -1,6 +1,6 @@
 """Hosts over time, compiled: what fits, on which hosts, and when at the soonest.
 
-What `host_sets.Lot` does, on arrays. HostSets are small enough that looking at each host is quicker than keeping books of them; a place whose totals
+What `host_sets.HostSet` does, on arrays. Host sets are small enough that looking at each host is quicker than keeping books of them; a place whose totals
 are too small is not looked into.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"

@@ -58,7 +58,7 @@ class Bursting:
         self._least: dict[object, float] = {}
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
         self.table: object = None
-        """All cases as `cases.Cases`, once somebody has asked for them."""
+        """All cases as `rental_arrays.Cases`, once somebody has asked for them."""
 
     def case(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
         """The case for renting an offer, or for using a lease, that passes all filters; `place` is a choice."""

@@ -1,6 +1,6 @@
 """What one job in one place at one time costs, in USD: the terms that every part of the planner adds up.
 
-What the formulas are stands in `kernels.pricing`; here they are asked of a job and a place. The same terms stand in the columns of the linear program, in greedy's choices and in the evaluator: the run (owned
+What the formulas are stands in `kernels.start_cost`; here they are asked of a job and a place. The same terms stand in the columns of the linear program, in greedy's choices and in the evaluator: the run (owned
 capacity at its marginal price and at what its site is in doubt, rented at its bill beyond what is committed), the bytes that are moved for it, the wait, the missed
 deadline, and what policies add. Whatever is *better* is better by these.
 """

@@ -107,7 +107,7 @@ class World:
         self._urgency: dict[ClassKey, tuple[float, float]] = {}
         """Of each class: the latest start, and value per GPU-hour."""
         self.numbers: object = None
-        """The same world as `ways.Numbers`, once somebody has asked for them."""
+        """The same world as `model_arrays.ModelArrays`, once somebody has asked for them."""
         self._open: dict[ClassKey, tuple[int, ...]] = {}
         self._split: dict[ClassKey, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {}
         self._classes: dict[tuple[object, ...], ClassKey] = {}
