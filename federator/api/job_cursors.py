@@ -30,7 +30,9 @@ def read_cursor(text: str, sorting: Sorting) -> Key:
     if sorting == NEWEST_FIRST:
         if len(text) > LONGEST_ID:
             raise Invalid(
-                "is no id of a job", field="?after", remedy="send what the page before gave as next_after"
+                "is not the id of a job",
+                field="?after",
+                remedy="send what the page before gave as next_after",
             )
         return "", text
     try:

@@ -251,7 +251,7 @@ async def _first(client: web.WebSocketResponse) -> tunnel.Request:
     except TimeoutError:
         raise Invalid(f"no request came within {REQUEST_S:g} s", field="$") from None
     if message.type is not WSMsgType.TEXT:
-        raise Invalid("the first frame is no text", field="$", remedy="send the request as JSON text")
+        raise Invalid("the first frame is not text", field="$", remedy="send the request as JSON text")
     try:
         return tunnel.read_request(message.data)
     except msgspec.DecodeError as error:

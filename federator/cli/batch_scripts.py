@@ -151,7 +151,7 @@ def _sbatch(job: _Job, words: list[str]) -> None:
             name, value = SHORT.get(word[1], word[1]), word[2:].removeprefix("=")
             equals = value
         else:
-            job.note(f"{word!r} is no option")
+            job.note(f"{word!r} is not an option")
             continue
         if not equals and name not in FLAGS:
             value = words.pop(0) if words else ""

@@ -10,7 +10,11 @@ from federator.kernel.errors import Invalid
 def refuse_parquet(verb: str) -> None:
     """Raise `Invalid` where it cannot be made or is of no use, before anybody is asked."""
     if sys.stdout.isatty():
-        raise Invalid("parquet is no text", field="--output", remedy=f"write > {verb}.parquet behind it")
+        raise Invalid(
+            "Parquet is binary, and this is a terminal",
+            field="--output",
+            remedy=f"write > {verb}.parquet behind it",
+        )
     if find_spec("duckdb") is None:
         remedy = "pip install 'federator[archive]', or take csv"
         raise Invalid("duckdb is not installed here", field="--output", remedy=remedy)

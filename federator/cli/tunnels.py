@@ -179,7 +179,7 @@ def _pair(text: str) -> Pair:
         pair = Pair(-1, -1)
     if not (0 <= pair.local <= 65_535 and 1 <= pair.remote <= 65_535):
         remedy = "write REMOTE or LOCAL:REMOTE, each from 1 to 65535"
-        raise Invalid(f"{text!r} is no port", field="PORTS", remedy=remedy)
+        raise Invalid(f"{text!r} is not a port", field="PORTS", remedy=remedy)
     return pair
 
 

@@ -89,7 +89,7 @@ def _headers(name: str) -> dict[str, str]:
             continue
         if not colon or not key.strip() or not key.strip().isascii():
             raise Invalid(
-                f"line {number} of {name} is no header",
+                f"line {number} of {name} is not a header",
                 field="$.traces.headers_file",
                 remedy="write NAME: VALUE",
             )

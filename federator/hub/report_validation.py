@@ -108,7 +108,7 @@ def check_local_jobs(jobs: Sequence[LocalJob]) -> None:
             _id(getattr(job, name), prefix, f"{where}.{name}")
         for name in ("owner", "cancelled_by"):
             if getattr(job, name) and not PERSON.fullmatch(getattr(job, name)):
-                raise Invalid("is no name", field=f"{where}.{name}")
+                raise Invalid("is not a valid name", field=f"{where}.{name}")
         kind, _, policy = job.allotment.partition("/")
         parts = {
             "queue": job.queue.split("/"),
@@ -117,7 +117,7 @@ def check_local_jobs(jobs: Sequence[LocalJob]) -> None:
         }
         for name, each in parts.items():
             if not all(NAME.fullmatch(part) for part in each):
-                raise Invalid("is no name", field=f"{where}.{name}")
+                raise Invalid("is not a valid name", field=f"{where}.{name}")
 
 
 def _id(name: str, prefix: str, field: str) -> None:

@@ -229,7 +229,7 @@ def _money(outcome: Outcome) -> Iterator[str]:
     charged = {machine.name: machine.billed_usd for machine in outcome.instances}
     for name, usd in charged.items():
         if name not in leases:
-            yield f"the cloud charges {usd:.2f} USD for {name}, which is no lease"
+            yield f"the cloud charges {usd:.2f} USD for {name}, which is not a lease"
     for name, lease in leases.items():
         if abs(lease.cost_usd - charged.get(name, 0.0)) > CENT_USD:
             yield f"{name} has cost {lease.cost_usd:.2f} USD, and the cloud charges {charged.get(name, 0.0):.2f}"

@@ -89,7 +89,7 @@ def _reader(path: Path, columns: frozenset[str]) -> Reader:
                 )
             return read
     raise Invalid(
-        f"{path.name} is no trace that is known here: its columns are {', '.join(sorted(columns)) or 'none'}",
+        f"{path.name} is not a known trace format: its columns are {', '.join(sorted(columns)) or 'none'}",
         field="--trace",
         remedy="give it at least the columns name, submit_s and run_s",
     )

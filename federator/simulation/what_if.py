@@ -48,7 +48,7 @@ def _with_pool(world: World, text: str) -> tuple[World, str]:
     name, _, made = text.partition("=")
     found = _POOL.fullmatch(made)
     if not _SITE.fullmatch(name) or found is None or not int(found[1]) or not int(found[3]):
-        raise Invalid(f"{text!r} is no pool", field="--add-pool", remedy=f"write {POOL_GRAMMAR}")
+        raise Invalid(f"{text!r} is not a pool", field="--add-pool", remedy=f"write {POOL_GRAMMAR}")
     gpus, model, nodes = int(found[1]), _model(world, found[2]), int(found[3])
     hosts = f"{nodes} {'host' if nodes == 1 else 'hosts'} of {gpus} {model}"
     site = next((site for site in world.sites if site.name == name), None)
@@ -89,7 +89,7 @@ def _with_price(world: World, text: str) -> tuple[World, str]:
     except ValueError:
         usd = -1.0
     if not mark or not name or usd < 0:
-        raise Invalid(f"{text!r} is no price", field="--price", remedy=f"write {PRICE_GRAMMAR}")
+        raise Invalid(f"{text!r} is not a price", field="--price", remedy=f"write {PRICE_GRAMMAR}")
     site = next((site for site in world.sites if site.name == name), None)
     if site is not None:
         was = site.price_usd_gpu_h

@@ -84,7 +84,7 @@ def _checked(document: Mapping[str, Any]) -> dict[str, Any]:
     written = document.get(KEY)
     remedy = "write for example 'steps: {prepare: {run: python prepare.py}, train: {…}}'"
     if not isinstance(written, dict) or not written:
-        raise Invalid("is no mapping of steps by name", field=f"$.{KEY}", remedy=remedy)
+        raise Invalid("is not a mapping of steps by name", field=f"$.{KEY}", remedy=remedy)
     if len(written) > MOST_STEPS:
         raise Invalid(
             f"has {len(written)} steps; a pipeline has at most {MOST_STEPS}",
@@ -103,7 +103,7 @@ def _checked(document: Mapping[str, Any]) -> dict[str, Any]:
         if "." in fields.name(key, f"$.{KEY}"):
             raise Invalid(f"{key!r} has a dot", field=f"$.{KEY}", remedy="use letters, digits, '_' and '-'")
         if not isinstance(step, dict):
-            raise Invalid("is no job file", field=f"$.{KEY}.{key}", remedy="write at least 'run: …'")
+            raise Invalid("is not a job file", field=f"$.{KEY}.{key}", remedy="write at least 'run: …'")
         for field in (*OF_ALL, *OF_NONE):
             if field in step:
                 raise Invalid(
@@ -159,7 +159,7 @@ def _check_data(step: Step, steps: Mapping[str, Step]) -> None:
             mine, there = step.request.array, steps[name].request.array
             if not mine or without(((0, len(mine)),), mine.places(there)):
                 raise Invalid(
-                    f"{name} has not all indices of {step.name}" if mine else f"{step.name} is no array",
+                    f"{name} has not all indices of {step.name}" if mine else f"{step.name} is not an array",
                     field=step.field("$.after"),
                     remedy="give both steps the same array",
                 )

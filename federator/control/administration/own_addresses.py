@@ -81,7 +81,9 @@ def _refusal(said: OwnAddress, settings: NotificationSettings) -> Invalid | Forb
     if said.mail:
         match = _MAIL.fullmatch(said.mail)
         if match is None:
-            return Invalid("is no mail address", field="$.mail", remedy="write for example ada@example.org")
+            return Invalid(
+                "is not a mail address", field="$.mail", remedy="write for example ada@example.org"
+            )
         if settings.smtp is None:
             return Forbidden("this dispatcher sends no mail", field="$.mail", remedy="name a webhook")
         if match[2] not in settings.own_mail_domains:
@@ -98,7 +100,9 @@ def _refusal(said: OwnAddress, settings: NotificationSettings) -> Invalid | Forb
             return Invalid("is no URL", field="$.webhook", remedy="write https://…")
         if not plain:
             return Invalid(
-                "is no https URL without port and password", field="$.webhook", remedy="write https://…"
+                "is not an https URL, or has a port or a password",
+                field="$.webhook",
+                remedy="write https://…",
             )
         if (parts.hostname or "") not in settings.own_webhook_hosts:
             return Forbidden(

@@ -239,7 +239,7 @@ class Acceptance:
         keep_spec(self._records, changes, job, request.spec)
         if not request.array and Follows.EACH in job.after_how:
             raise Invalid(
-                "the job is no array",
+                "the job is not an array",
                 field="$.after.each",
                 remedy="name an array that has all indices of this one",
             )

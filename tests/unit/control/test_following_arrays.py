@@ -96,7 +96,7 @@ async def test_each_task_follows_the_task_with_its_index(world: World) -> None:
     assert world.job(after[1]).status is JobStatus.RUNNING
     with pytest.raises(Invalid, match="no task 3"):
         await world.submit(name="more", after={"each": "prepare"}, array="0-3")
-    with pytest.raises(Invalid, match="no array"):
+    with pytest.raises(Invalid, match="not an array"):
         await world.submit(name="more", after={"each": "prepare"})
 
 

@@ -48,7 +48,7 @@ def test_a_row_becomes_a_gang_that_is_due_after_three_times_its_duration(tmp_pat
         (
             "cluster,job,submit_s,num_gpu\n",
             SITES,
-            "is no trace that is known here: its columns are cluster, job,",
+            "is not a known trace format: its columns are cluster, job,",
         ),
         (HEAD + "a,j,soon,1,1,x\n", SITES, "line 2 is not a job: submit_s must be a number, not soon"),
         (HEAD + "a,j,1,-5,1,x\n", SITES, "line 2 is not a job: duration_s is -5, and not between 0"),

@@ -104,7 +104,7 @@ def test_gpus_are_conserved() -> None:
 @pytest.mark.parametrize(
     ("leases", "charged", "words"),
     [
-        ((), 3.0, "which is no lease"),
+        ((), 3.0, "which is not a lease"),
         ((LEASE,), 11.0, "the cloud charges 11.00"),
         ((msgspec.structs.replace(LEASE, cost_usd=5.0),), 5.0, "3600 s cost 10.00"),
     ],

@@ -85,9 +85,9 @@ def test_the_synthetic_family_has_its_own_estimates_values_and_homes(tmp_path: P
         ("name,submit_s,run_s\nx,1,2\nx,1,2\n", "line 3 repeats"),
         ("name,submit_s,run_s\nx,-1,2\n", "line 2"),
         ("name,submit_s,run_s,gpu\nx,1,2,4\n", "no column 'gpu'"),
-        ("when,what\n1,2\n", "no trace that is known"),
+        ("when,what\n1,2\n", "not a known trace"),
         ("name,submit_s,run_s\n", "has no jobs"),
-        ("", "no trace that is known"),
+        ("", "not a known trace"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:

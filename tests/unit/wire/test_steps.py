@@ -47,9 +47,9 @@ def test_steps_come_behind_those_that_they_follow_with_what_holds_for_all() -> N
 @pytest.mark.parametrize(
     ("steps", "field", "says"),
     [
-        ({}, "$.steps", "no mapping"),
-        ([{"run": "a"}], "$.steps", "no mapping"),
-        ({"a": 4}, "$.steps.a", "no job file"),
+        ({}, "$.steps", "not a mapping"),
+        ([{"run": "a"}], "$.steps", "not a mapping"),
+        ({"a": 4}, "$.steps.a", "not a job file"),
         ({"a.b": {"run": "a"}}, "$.steps", "dot"),
         ({"a b": {"run": "a"}}, "$.steps", "a b"),
         ({"a" * 60: {"run": "a"}}, f"$.steps.{'a' * 60}", "name"),
@@ -81,7 +81,7 @@ def test_steps_come_behind_those_that_they_follow_with_what_holds_for_all() -> N
             "$.steps.b.after",
             "not all indices",
         ),
-        ({"a": {"run": "a", "array": "0-3"}, "b": {"run": "b", "after": {"each": "a"}}}, "$.steps.b.after", "no array"),
+        ({"a": {"run": "a", "array": "0-3"}, "b": {"run": "b", "after": {"each": "a"}}}, "$.steps.b.after", "not an array"),
         ({str(n): {"run": "a"} for n in range(MOST_STEPS + 1)}, "$.steps", f"at most {MOST_STEPS}"),
     ],
 )  # fmt: skip
