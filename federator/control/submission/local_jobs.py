@@ -71,7 +71,7 @@ class LocalJobIntake:
         """Make these jobs durable; the placements that the agent need not tell of again."""
         adopted = []
         for job in jobs:
-            if job.placement not in self._records.placements and not self._has_room(member):
+            if not self._is_there(member, job) and not self._has_room(member):
                 log.warning("%s has more local jobs than %d a day; the rest wait there", member, MOST_A_DAY)
                 break
             await self._records.transact(partial(self._rows, member, job))
@@ -87,16 +87,25 @@ class LocalJobIntake:
         taken.append(now)
         return True
 
-    def _rows(self, member: str, local: LocalJob) -> Changes:
-        """What is written of one; nothing where it is there already, but for its cancellation."""
-        changes, records = Changes(), self._records
-        placement, job = records.placements.get(local.placement), records.jobs.get(local.job)
-        if (
+    def _is_there(self, member: str, local: LocalJob) -> bool:
+        """Whether it is a job already by that member's own word: what was planned has a decision, and its site has no say in it."""
+        placement, job = self._records.placements.get(local.placement), self._records.jobs.get(local.job)
+        return (
             placement is not None
             and job is not None
             and placement.job == job.id
             and member in placement.members
-        ):
+            and not placement.decision
+            and (placement.spec_hash, job.owner) == (local.spec_hash, local.owner)
+        )
+
+    def _rows(self, member: str, local: LocalJob) -> Changes:
+        """What is written of one; nothing where it is there already, but for its cancellation."""
+        changes, records = Changes(), self._records
+        placement, job = records.placements.get(local.placement), records.jobs.get(local.job)
+        if self._is_there(member, local):
+            assert placement is not None
+            assert job is not None
             if local.cancelled_by and job.placement == placement.id:
                 self._cancel(changes, job, placement, _cancelled(local))
             return changes
@@ -159,6 +168,8 @@ class LocalJobIntake:
             return right, f"{local.allotment} is not for {local.owner} in queue {local.queue}"
         if local.max_duration_s > allotment.max_duration_s:
             return right, f"it may run for longer than {local.allotment} lets it"
+        if spec.gpus_total * local.max_duration_s / 3600 > allotment.gpu_h:
+            return right, f"it may take more GPU-hours than {local.allotment} has for a day"
         if spec.stop_within_s or spec.inputs or spec.workdir or spec.forms or spec.inputs_from:
             return right, "it asks for what a site that is cut off does not admit"
         try:

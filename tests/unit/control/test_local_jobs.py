@@ -127,6 +127,7 @@ REFUSED: dict[str, tuple[tuple[PolicyRule, ...], dict[str, Any], str]] = {
     "another person": ((), {"owner": "ben"}, "not for ben"),
     "another queue": ((), {"queue": "other"}, "not for ada in queue other"),
     "for too long": ((), {"max_duration_s": 7201.0}, "for longer"),
+    "for more than all of it": ((), {"file": {"resources": {"gpus": 11}}}, "more GPU-hours"),
     "no right any more": (
         (RULE, AccessRule(policy="q", queue="default", allow=(Grant(Members(users=("ben",))),))),
         {},
@@ -149,7 +150,7 @@ async def test_what_should_not_have_been_is_recorded_stopped_and_counted(case: s
     ended = {"cause": Cause.STOPPED, "started_at": job.submitted_at, "ended_at": world.clock.now()}
     await world.sites["lab"].say(placed, PlacementStatus.STOPPED, **ended)
     row = world.job(job.job)
-    assert (row.status, row.gpu_s) == (JobStatus.CANCELLED, 200.0)
+    assert (row.status, row.gpu_s) == (JobStatus.CANCELLED, 100.0 * placed.gpus)
 
 
 async def test_what_was_cancelled_at_the_site_stays_cancelled() -> None:
