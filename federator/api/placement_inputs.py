@@ -10,6 +10,7 @@ from aiohttp import web
 from federator.api.agents import own_placement
 from federator.api.exchange import Call
 from federator.api.files import GZIP, by_rank
+from federator.control.submission.sources import MOST_TASKS
 from federator.kernel.errors import NotFound, TooLarge
 from federator.model.archive import Where
 from federator.model.jobs import InputFrom, Job
@@ -78,8 +79,14 @@ async def _jobs(call: Call, placement: Placement, source: InputFrom) -> list[Job
     reader = records.known_job(placement.job)
     index = reader.array_index if reader is not None and source.each else None
     only = () if index is None else (index,)
-    archived = await call.core.views.search.archived.jobs(Where(array=source.job, indices=only))
+    where = Where(array=source.job, indices=only)
+    archived = await call.core.views.search.archived.jobs(where, limit=MOST_TASKS + 1)
     tasks = {job.id: job for job in (*archived, *records.arrays.get(source.job, {}).values())}
+    if only == () and len(tasks) > MOST_TASKS:
+        raise TooLarge(
+            f"{source.job} has over {MOST_TASKS} tasks; the outputs of so many are not read as a whole",
+            remedy="follow each task with one of an array of your own: after: {each: …}",
+        )
     wanted = (job for job in tasks.values() if index is None or job.array_index == index)
     return sorted(wanted, key=lambda job: job.array_index or 0)
 

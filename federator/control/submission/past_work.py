@@ -9,7 +9,7 @@ from federator.control.administration.visibility import Visibility
 from federator.control.record.records import Records
 from federator.control.submission.sources import check_source
 from federator.kernel.errors import Invalid
-from federator.model.arrays import both, size
+from federator.model.arrays import JobArray, both, size
 from federator.model.identity import Caller
 from federator.model.jobs import Follows, Job, JobSpec, JobStatus
 from federator.wire.jobfile import JobRequest
@@ -37,9 +37,10 @@ class PastWork:
         how = request.after_how or (Follows.OK,) * len(request.after)
         for name, wanted in zip(request.after, how, strict=True):
             first = None if self._in_memory(caller, name) else await self._first(caller, name)
+            array = await self._search.array(first, name) if first is not None else None
             if first is None:
                 left.append((name, wanted))
-            elif not await self._is_met(caller, name, first, wanted, request.array):
+            elif not await self._is_met(caller, name, array, wanted, request.array):
                 raise Invalid(
                     f"{first.name} has ended, and not so that a job may follow it ({wanted})",
                     field="$.after",
@@ -47,7 +48,7 @@ class PastWork:
                 )
             else:
                 ids[name] = first.id if first.array is None or name == first.id else first.array
-                self._check_sources(caller, request, name, first)
+                self._check_sources(caller, request, name, first, array)
         return replace(
             request,
             spec=_reading(request.spec, ids),
@@ -55,11 +56,13 @@ class PastWork:
             after_how=tuple(wanted for _, wanted in left) if request.after_how else (),
         )
 
-    def _check_sources(self, caller: Caller, request: JobRequest, name: str, first: Job) -> None:
+    def _check_sources(
+        self, caller: Caller, request: JobRequest, name: str, first: Job, array: JobArray | None
+    ) -> None:
         """Raise what is wrong with reading the outputs of that job, where the request does."""
         for source in request.spec.inputs_from or ():
             if source.job == name:
-                check_source(self._records, self._visibility.authority.now, caller, source, first)
+                check_source(self._records, self._visibility.authority.now, caller, source, first, array)
 
     def _in_memory(self, caller: Caller, name: str) -> bool:
         records = self._records
@@ -74,10 +77,9 @@ class PastWork:
         return job if job is not None and (job.owner == caller.name or name in {job.id, job.array}) else None
 
     async def _is_met(
-        self, caller: Caller, name: str, first: Job, how: Follows, indices: Sequence[int]
+        self, caller: Caller, name: str, array: JobArray | None, how: Follows, indices: Sequence[int]
     ) -> bool:
         """Of an array, by what is kept of it as one: the archive has no job for a task that was cancelled before it became one."""
-        array = await self._search.array(first, name)
         if array is None or array.archived is None:
             return _met(
                 how, await self._search.selected(self._visibility.of(caller), caller.name, name), indices

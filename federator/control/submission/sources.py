@@ -3,6 +3,7 @@
 from federator.control.administration.authority import Authority
 from federator.control.record.records import Records
 from federator.kernel.errors import Forbidden, Invalid
+from federator.model.arrays import JobArray
 from federator.model.identity import Caller
 from federator.model.jobs import InputFrom, Job
 from federator.model.rights import MAY_READ
@@ -14,9 +15,14 @@ FIELD = "$.inputs"
 
 
 def check_source(
-    records: Records, authority: Authority, caller: Caller, source: InputFrom, first: Job
+    records: Records,
+    authority: Authority,
+    caller: Caller,
+    source: InputFrom,
+    first: Job,
+    array: JobArray | None = None,
 ) -> None:
-    """Raise what is wrong with reading that: `Forbidden` and `Invalid`. `first`: the job, or any task of the array."""
+    """Raise what is wrong with reading that: `Forbidden` and `Invalid`. `first`: the job, or any task of the array; `array`: one of the archive."""
     placement = records.known_placement(first.placement)
     site = placement.site if placement is not None else ""
     if not authority.relations(caller, first, site) & MAY_READ:
@@ -26,7 +32,8 @@ def check_source(
             field=FIELD,
             remedy=remedy,
         )
-    _check_collected(records, first, source, tasks=len(records.arrays.get(first.array or "", {})))
+    tasks = 1 if source.job == first.id else _tasks(records, first, array)
+    _check_collected(records, first, source, tasks=tasks)
 
 
 def _check_collected(records: Records, first: Job, source: InputFrom, *, tasks: int) -> None:
@@ -41,3 +48,9 @@ def _check_collected(records: Records, first: Job, source: InputFrom, *, tasks: 
     if first.array is None and first.terminal and records.known_outputs(first.id) is None:
         remedy = "run it again (federator rerun), and name the new one"
         raise Invalid(f"{first.name} has ended and left no outputs", field=FIELD, remedy=remedy)
+
+
+def _tasks(records: Records, first: Job, array: JobArray | None) -> int:
+    """How many tasks there are, with those that are no jobs yet, and those that are in the archive."""
+    array = array or records.job_arrays.get(first.array or "")
+    return len(array.indices) if array is not None else len(records.arrays.get(first.array or "", {}))

@@ -3,7 +3,9 @@
 from typing import Any
 
 import msgspec
+import pytest
 
+from federator.api import placement_inputs
 from federator.model.jobs import JobStatus
 from federator.wire.link import PlacementInputs
 from tests.integration.api.rig import HttpAgent, Rig, archive
@@ -100,3 +102,16 @@ async def test_of_an_array_all_tasks_each_below_its_index_or_the_one_with_the_re
     place = await rig.world.place(answer.json()["jobs"][0], "north")
     ((own,),) = (await read(rig, north, place.id)).found
     assert (own.job, own.below) == (tasks[1], "")
+
+
+async def test_of_more_tasks_than_may_be_read_none_are_left_out_in_silence(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    north = await rig.agent()
+    sweep = {"run": "true", "name": "sweep", "array": "0-2", "outputs": ["**"]}
+    await rig.ask("POST", "/v1/jobs", json=sweep)
+    whole = await placed(rig, "north", name="best", inputs={"from": "sweep"})
+    monkeypatch.setattr(placement_inputs, "MOST_TASKS", 2)
+    answer = await north.ask("GET", f"/agent/v1/inputs/{whole.id}")
+    assert answer.status == 413
+    assert "has over 2 tasks" in answer.problem["detail"]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from federator.archive import ParquetArchive
 from federator.control.queries.job_lists import Wanted
 from federator.control.record.rows import OutputPart, Outputs
+from federator.control.submission import sources
 from federator.control.submission.reruns import request_again
 from federator.kernel.errors import Conflict, Invalid, NotFound
 from federator.model.jobs import TERMINAL, Job, JobStatus
@@ -188,3 +189,32 @@ async def test_what_follows_an_archived_array_is_told_of_tasks_that_never_became
         await world.submit(name="ok", after="sweep")
     failed = await world.submit(name="failed", after={"failed": "sweep"})
     assert world.job(failed).after == ()
+
+
+async def test_outputs_of_too_many_tasks_are_not_read_as_a_whole_wherever_the_tasks_are(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever reads them would be given those of some, and not know."""
+    monkeypatch.setattr(sources, "MOST_TASKS", TASKS - 1)
+    world = await place.world()
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.submit_all(
+        name="sweep", array=f"0-{TASKS - 1}", resources={"gpus": 1}, outputs=["**"], client_id="once"
+    )
+    assert len(world.core.records.jobs) == WINDOW, "the others wait as one record"
+    with pytest.raises(Invalid, match=f"has {TASKS} tasks"):
+        await world.submit(name="best", inputs={"from": "sweep"})
+    alone = world.core.views.find_job(ADA, "sweep[2]").id
+    while world.core.records.open_jobs:
+        await fill(world)
+        await world.turn()
+        for job in list(world.core.records.open_jobs.values()):
+            if job.status is JobStatus.RUNNING:
+                await world.sites["lab"].finish(job.id)
+    world.clock.advance(3600.0)
+    await world.core.sweeper.retention.sweep()
+    assert not [job for job in world.core.records.jobs.values() if job.name == "sweep"]
+    with pytest.raises(Invalid, match=f"has {TASKS} tasks"):
+        await world.submit(name="best", inputs={"from": "sweep"})
+    await world.submit_all(name="plot", array="0-1", after={"each": "sweep"}, inputs={"from": "sweep"})
+    await world.submit(name="one", inputs={"from": alone})
