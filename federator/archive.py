@@ -109,6 +109,10 @@ count(*) FILTER (finish_kept)
 """
 
 
+class _TooMuch(Unavailable):
+    """It does not fit into the memory that DuckDB may have."""
+
+
 def as_parquet(rows: Iterable[object], columns: Mapping[str, str]) -> bytes:
     """A table as a Parquet file: of these rows the columns that are named, each with its type in DuckDB. Small enough for memory."""
     with tempfile.TemporaryDirectory(prefix="federator-") as folder, duckdb.connect() as database:
@@ -244,13 +248,26 @@ class ParquetArchive:
                     [*given, *asked],
                 )
             ]
-            if not ids:
-                return []
-            rows = self._rows(
-                f"SELECT {columns} FROM ({source}) WHERE id IN (SELECT unnest(?)) AND id BETWEEN ? AND ? ORDER BY id",
-                [*given, ids, min(ids), max(ids)],
-            )
-            return [StoredJob(*row) for row in rows]
+            texts: dict[str, str] = {}
+            found = list[StoredJob]()
+            for job, spec, *others in self._records(columns, source, given, sorted(ids)):
+                # Tasks of an array have one spec, and it may be long.
+                found.append(StoredJob(job, texts.setdefault(spec, spec), *others))
+            return found
+
+    def _records(self, columns: str, source: str, given: Sequence[Any], ids: Sequence[str]) -> Iterator[Any]:
+        """The rows of these ids, in order: fewer at a time where their texts are more than may be in memory at once."""
+        if not ids:
+            return
+        statement = f"SELECT {columns} FROM ({source}) WHERE id IN (SELECT unnest(?)) AND id BETWEEN ? AND ? ORDER BY id"
+        try:
+            yield from self._rows(statement, [*given, list(ids), ids[0], ids[-1]])
+        except _TooMuch:
+            half = len(ids) // 2
+            if not half:
+                raise
+            yield from self._records(columns, source, given, ids[:half])
+            yield from self._records(columns, source, given, ids[half:])
 
     def runs(self, parts: Sequence[FilePart], each: int, most: int) -> list[str]:
         """Ids of jobs that succeeded: of every queue and name the newest `each`, first one of all names, then a second."""
@@ -422,9 +439,8 @@ class ParquetArchive:
                 remedy="ask for less: a shorter time, or a name",
             ) from error
         except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-            raise Unavailable(
-                f"the archive cannot be read: {_first_line(error)}", remedy="ask for less"
-            ) from error
+            kind = _TooMuch if isinstance(error, duckdb.OutOfMemoryException) else Unavailable
+            raise kind(f"the archive cannot be read: {_first_line(error)}", remedy="ask for less") from error
         finally:
             if timer is not None:
                 timer.cancel()

@@ -56,6 +56,8 @@ LEAST_BEYOND_GRACE_S = 30.0
 """So much longer than its grace must a job's stop_within be, so that a late answer or two does not stop it."""
 BLOB_PREFIX = "sha256:"
 MAX_ANY_FOLDERS = 2
+MAX_SPEC_BYTES = 2**18
+"""Of what is on record of a job file, as JSON: dispatchers have that of every open job in memory."""
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
 _LAUNCHERS = {
     "python",
@@ -344,8 +346,15 @@ def read_job(document: object, *, now: float) -> JobRequest:
     after, after_how = followed(file.after)
     sources = inputs_from(file.inputs, set(zip(after, after_how, strict=False)), "$.inputs")
     implied = tuple(dict.fromkeys(each.job for each in sources if each.job not in after))
+    spec = replace(spec, inputs_from=sources or UNSET)
+    if (size := len(encode_spec(spec))) > MAX_SPEC_BYTES:
+        raise Invalid(
+            f"the job has {size} bytes on record; at most {MAX_SPEC_BYTES} are taken",
+            field="$",
+            remedy="put long scripts and values in files of the work directory, or among the inputs",
+        )
     return JobRequest(
-        spec=replace(spec, inputs_from=sources or UNSET),
+        spec=spec,
         queue=file.queue,
         team=file.team,
         priority=file.priority,

@@ -17,24 +17,29 @@ from federator.model.placements import Placement
 
 MOST = 20_000
 """Jobs of the archive that are kept decoded."""
+SPEC_BYTES = 2**28
+"""Of their specs, all together: as many as the largest page has of the largest."""
 Row = TypeVar("Row")
 
 
 class _Lately(Generic[Row]):
-    """The rows that were put last."""
+    """The rows that were put last: so many, and no more than `most_bytes` where their size is said."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_bytes: int = 0) -> None:
         self._most = most
-        self._rows: OrderedDict[str, Row] = OrderedDict()
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._rows: OrderedDict[str, tuple[Row, int]] = OrderedDict()
 
-    def put(self, name: str, row: Row) -> None:
-        self._rows.pop(name, None)
-        self._rows[name] = row
-        while len(self._rows) > self._most:
-            self._rows.popitem(last=False)
+    def put(self, name: str, row: Row, size: int = 0) -> None:
+        _, former = self._rows.pop(name, (None, 0))
+        self._rows[name] = row, size
+        self._bytes += size - former
+        while len(self._rows) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= self._rows.popitem(last=False)[1][1]
 
     def get(self, name: str) -> Row | None:
-        return self._rows.get(name)
+        return self._rows.get(name, (None, 0))[0]
 
 
 class Past:
@@ -43,7 +48,7 @@ class Past:
     def __init__(self) -> None:
         self.jobs: _Lately[Job] = _Lately(MOST)
         self.placements: _Lately[Placement] = _Lately(2 * MOST)
-        self.specs: _Lately[bytes] = _Lately(MOST)
+        self.specs: _Lately[bytes] = _Lately(MOST, SPEC_BYTES)
         self.outputs: _Lately[Outputs] = _Lately(MOST)
         self.events: _Lately[tuple[Event, ...]] = _Lately(1000)
         self.client_keys: _Lately[ClientKey] = _Lately(1000)
@@ -54,7 +59,8 @@ class Past:
         """Decode a job's records, and have them at hand."""
         job = msgspec.json.decode(stored.job_json, type=Job)
         self.jobs.put(job.id, job)
-        self.specs.put(job.spec_hash, stored.spec_json.encode())
+        spec = self.specs.get(job.spec_hash) or stored.spec_json.encode()
+        self.specs.put(job.spec_hash, spec, len(spec))
         for placement in msgspec.json.decode(stored.placements_json, type=list[Placement]):
             self.placements.put(placement.id, placement)
         if stored.outputs_json is not None:

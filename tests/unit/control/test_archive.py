@@ -448,7 +448,7 @@ async def test_many_files_become_one(place: Place, monkeypatch: pytest.MonkeyPat
 async def test_an_array_with_long_texts_is_moved_a_few_rows_at_a_time(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten thousand tasks may have a job file of a mebibyte each."""
+    """Ten thousand tasks may have a long job file each."""
     world = await a_history(place)
     before = await pages(world), await details(world, ["sweep", "sweep[1]"])
     monkeypatch.setattr(archive_writer, "FILE_BYTES", 1)
