@@ -207,6 +207,7 @@ class Place:
         kueue = {
             "cluster": f"worker-{name}",
             "check": CHECK,
+            "namespaces": {"research": "ada"},
             "kubeconfig": str(kubeconfig),
             "admit_within": "8s",
         }

@@ -64,7 +64,8 @@ class MultiKueueRuntime:
         """Begin to watch the Workloads of the manager."""
         for record in records:
             spec = self._around.spool.spec(record.entry.spec_hash)
-            if spec is not None and (named := named_by(spec)):
+            named = named_by(spec) if spec is not None else None
+            if named is not None and not self._stranger(record, named):
                 self._stands_for[record.entry.placement] = named
         self._around.tasks.spawn(self._watch())
 
@@ -124,6 +125,8 @@ class MultiKueueRuntime:
             raise StagingRefused(
                 "this site only nominates its cluster for Workloads of Kueue, and the job stands for none"
             )
+        if why := self._stranger(record, named):
+            raise StagingRefused(why)
         self._stands_for[record.entry.placement] = named
         await self._synced.wait()
         self._note(record, f"cluster {self._settings.cluster} is nominated for Workload {named.key}")
@@ -140,6 +143,16 @@ class MultiKueueRuntime:
                 f"cluster {self._settings.cluster} has not admitted it within {within_s:.0f} s"
             ) from None
         return Prepared(PORT)
+
+    def _stranger(self, record: Record, named: Named) -> str:
+        """Why a job of that person may not stand for this Workload; empty: it may. Whoever names a Workload can have it evicted."""
+        owner, person = record.entry.owner, self._settings.namespaces.get(named.namespace)
+        if owner and owner == person:
+            return ""
+        return (
+            f"jobs of {owner or 'somebody unknown'} may not stand for Workloads of namespace {named.namespace}: "
+            "multikueue.namespaces of the site file names whose may"
+        )
 
     async def _admitted(self, named: Named) -> bool:
         """Whether the cluster has it, or has had it; nominates it where nobody has. Of a Workload that is gone or evicted, the operator ends the job. Raises `StagingRefused`."""

@@ -4,7 +4,23 @@ from typing import Annotated
 
 import msgspec
 
+from federator.kernel.errors import Invalid
+from federator.model.identity import PERSON
 from federator.wire import fields
+
+MAX_NAMESPACES = 1000
+
+
+def _namespaces(value: object, path: str) -> dict[str, str]:
+    namespaces = fields.pairs(value, path, limit=MAX_NAMESPACES)
+    for name, person in namespaces.items():
+        if not PERSON.fullmatch(person):
+            raise Invalid(
+                f"{person[:80]!r} is not a name of a user of the federation",
+                field=f"{path}.{name}",
+                remedy="name the person of the operator's token for that namespace",
+            )
+    return namespaces
 
 
 class MultiKueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -14,6 +30,10 @@ class MultiKueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """The name of the `MultiKueueCluster`, as the manager has it."""
     check: Annotated[str, fields.short(253, "multikueue")]
     """The name of the `AdmissionCheck` whose controller is MultiKueue."""
+    namespaces: Annotated[
+        dict[str, str], fields.written(_namespaces, "{research: research-operator}", **fields.PAIRS)
+    ]
+    """Of each namespace the person whose jobs stand for its Workloads: that of the operator's token. A job says by its labels for which Workload it stands, so another person's is refused: it could have the Workload evicted."""
     kubeconfig: Annotated[str, fields.short(4096, "/etc/federator-agent/kubeconfig")] = ""
     """How the manager is reached: a file. Left out: the agent is a pod of the manager."""
     context: Annotated[str, fields.short(1000)] = ""

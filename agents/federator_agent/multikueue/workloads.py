@@ -110,6 +110,11 @@ class Named(NamedTuple):
     uid: str
     turn: str
 
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return self.key.partition("/")[0]
+
     def of(self, workload: Workload | None) -> bool:
         """Whether this is that Workload, be it over by now."""
         if workload is None or workload.metadata.uid != self.uid:

@@ -68,7 +68,9 @@ class World(RuntimeWorld):
 
     def __init__(self, folder: Path, within_s: float = 60.0) -> None:
         self.server = WorkloadApi()
-        self.settings = MultiKueueSettings(cluster=MINE, check=CHECK, admit_within=within_s)
+        self.settings = MultiKueueSettings(
+            cluster=MINE, check=CHECK, namespaces={"n": "ada"}, admit_within=within_s
+        )
         super().__init__(folder, Site(lambda around: MultiKueueRuntime(self.settings, around), "main"))
 
     def begin(self) -> None:
@@ -90,6 +92,9 @@ class World(RuntimeWorld):
         made: Any = self.runtime
         made.workloads.clear()
         made._seen("n/w", None)
+
+    def record(self, spec: JobSpec, **fields: Any) -> Record:
+        return super().record(spec, **{"owner": "ada", **fields})
 
     async def admitted(self) -> tuple[Record, JobSpec]:
         spec = JobSpec("job", run="exit 1", labels=LABELS, nodes=2)
@@ -203,3 +208,25 @@ async def test_who_stops_it_has_kueue_evict_it(world: World) -> None:
     assert world.ends() == []
     world.seen(conditions=[HELD | {"status": "False"}], clusterName=None)
     assert len(world.ends()) == 2
+
+
+@pytest.mark.parametrize("owner", ["eve", ""])
+async def test_anothers_job_with_the_same_labels_neither_nominates_nor_evicts(
+    world: World, owner: str
+) -> None:
+    """Labels of a job are seen by others, who may write them into one of their own."""
+    running, spec = await world.admitted()
+    world.runtime.start(running, spec, (0, 1))
+    world._spool.keep_spec("1" * 64, msgspec.json.encode(spec))
+    forged = world.record(spec, owner=owner, spec_hash="1" * 64)
+    with pytest.raises(
+        StagingRefused, match=r"may not stand for Workloads of namespace n: multikueue\.namespaces"
+    ):
+        await world.prepare(forged, spec)
+    made: Any = world.runtime
+    made._watch = asyncio.Event().wait
+    world.runtime.resume([forged])  # as after a restart of the agent
+    world.runtime.signal(forged.entry.placement, (0, 1), "TERM")
+    await world.runtime.unprepare(forged.entry.placement)
+    assert world.server.writes == []
+    assert world.ends() == []
