@@ -45,8 +45,8 @@ class _Launcher(NamedTuple):
 _LAUNCHERS: Mapping[str, _Launcher] = {
     "torchrun": _Launcher(("torchrun.sh",), ("processes", "restarts"), before=("--no-python",)),
     "deepspeed": _Launcher(("deepspeed.sh",), ("processes",)),
-    "mpi": _Launcher(("mpi.py.txt",), ("processes",), FIRST),
-    "tensorflow": _Launcher(("tensorflow.py.txt",)),
+    "mpi": _Launcher(("meeting.py.txt", "mpi.py.txt"), ("processes",), FIRST),
+    "tensorflow": _Launcher(("meeting.py.txt", "tensorflow.py.txt")),
     "ray": _Launcher(("cluster.sh", "ray.sh"), (), FIRST),
     "dask": _Launcher(("cluster.sh", "dask.sh"), (), FIRST),
     "spark": _Launcher(("cluster.sh", "spark.sh"), (), FIRST),

@@ -1,10 +1,7 @@
 """Who may take part in an `mpi` gang: its ranks, and nobody else who reaches the port or has taken it before rank 0 did. `mpirun` is a stand-in; the real one is tried in `tests/integration/agent/test_launchers.py`."""
 
-import os
 import socket
-import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,12 +9,8 @@ from typing import Any
 
 import pytest
 
-from federator.wire.jobfile import read_job
-from tests.support.waiting import PATIENCE_S
+from tests.support.meetings import ATTACKS, JUNK, OTHER, SECRET, Gang, ended, hung_up
 
-SECRET = "5" * 64
-OTHER = "6" * 64
-JUNK = b"x" * (1 << 20)
 HIDDEN = """python3 -c '
 import glob, os
 texts = []
@@ -30,64 +23,6 @@ print("seen" if any(os.environ["FEDERATOR_GANG_SECRET"].encode() in text for tex
 '"""
 
 
-def program(limits: str = "10, 5") -> list[str]:
-    """What each rank runs. `limits`: for the meeting, and for a proof."""
-    spec = read_job({"run": "train", "nodes": 2, "framework": "mpi"}, now=0.0).spec
-    python, option, text, *words = spec.launch or ()
-    changed = text.replace("MEET_S, PROVE_S = 300, 10", f"MEET_S, PROVE_S = {limits}")
-    assert changed != text
-    return [python, option, changed, *words]
-
-
-class Gang:
-    """Two ranks of one host, with a stand-in for mpirun that starts one command on rank 1."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
-        self.place = ("127.0.0.1", self.port)
-        self.running: list[subprocess.Popen[str]] = []
-
-    def variables(self, rank: int, secret: str) -> dict[str, str]:
-        return {
-            "PATH": f"{self.folder}:{os.environ['PATH']}",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self.port),
-            "FEDERATOR_NODE_RANK": str(rank),
-            "FEDERATOR_NUM_NODES": "2",
-            "FEDERATOR_GPUS_PER_NODE": "0",
-        } | ({"FEDERATOR_GANG_SECRET": secret} if secret else {})
-
-    def starts(self, command: str) -> None:
-        """What mpirun starts on rank 1; it ends with its code."""
-        (self.folder / "remote").write_text(command)
-        mpirun = self.folder / "mpirun"
-        mpirun.write_text(
-            f'#!/bin/sh\n[ "$1" != --version ] || exit 0\nexec "$PRTE_MCA_plm_ssh_agent" -x rank-1 sh {self.folder}/remote\n'
-        )
-        mpirun.chmod(0o755)
-
-    def rank(self, rank: int, secret: str = SECRET, limits: str = "10, 5") -> subprocess.Popen[str]:
-        found = subprocess.Popen(
-            program(limits),
-            env=self.variables(rank, secret),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.running.append(found)
-        return found
-
-    def connect(self) -> socket.socket:
-        """To rank 0, as soon as it listens."""
-        for _ in range(200):
-            with suppress(OSError):
-                return socket.create_connection(self.place, 5)
-            time.sleep(0.05)
-        raise AssertionError("rank 0 does not listen")
-
-
 @pytest.fixture
 def gang(tmp_path: Path) -> Iterator[Gang]:
     found = Gang(tmp_path)
@@ -95,23 +30,6 @@ def gang(tmp_path: Path) -> Iterator[Gang]:
     for each in found.running:
         each.kill()
         each.communicate()
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, out, err
-
-
-def hung_up(connection: socket.socket) -> bool:
-    """Whether the other side has ended it, or does within the socket's limit."""
-    try:
-        while connection.recv(1 << 16):
-            pass
-    except TimeoutError:
-        return False
-    except OSError:
-        pass
-    return True
 
 
 # Among themselves -----------------------------------------------------------------------------------------------------
@@ -165,27 +83,7 @@ def test_ranks_that_were_given_no_secret_work_and_say_what_that_means(gang: Gang
 # Strangers at rank 0 --------------------------------------------------------------------------------------------------
 
 
-def silent(connection: socket.socket) -> None:
-    del connection
-
-
-def junk(connection: socket.socket) -> None:
-    connection.sendall(JUNK)
-
-
-def impostor(connection: socket.socket) -> None:
-    connection.sendall(b"0" * 64 + b' {"rank": 1, "host": "evil", "challenge": ""}\n')
-
-
-def empty_proof(connection: socket.socket) -> None:
-    connection.sendall(b"\n")
-
-
-def not_ascii(connection: socket.socket) -> None:
-    connection.sendall(b"\xff\xfe {}\n")
-
-
-@pytest.mark.parametrize("attack", [silent, junk, impostor, empty_proof, not_ascii])
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_a_stranger_is_hung_up_on_and_the_gang_meets_all_the_same(gang: Gang, attack: Any) -> None:
     gang.starts("echo on")
     first = gang.rank(0, limits="60, 2")
