@@ -15,7 +15,7 @@ from federator.model.placements import Cause, DesiredEntry, PlacementReport, Pla
 from federator.wire.jobfile import encode_spec, read_job, spec_hash
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
-from tests.testbeds.frameworks import BIN, lacking
+from tests.testbeds.frameworks import BIN, lacking, lacking_torch
 from tests.testbeds.required import need
 
 RANKS = 3
@@ -73,6 +73,21 @@ other = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] != here)
 there = NodeAffinitySchedulingStrategy(other, soft=True)
 lost = leaf.options(scheduling_strategy=there).remote(7)
 print("sum", ray.get(lost) + sum(ray.get([branch.remote(range(first, first + 8)) for first in (8, 16)])), flush=True)
+"""
+
+
+# The first start loses a process in the middle; none of the others can go on without it.
+SUM = """
+import os, signal, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, here = dist.get_rank(), os.environ["FEDERATOR_NODE_RANK"]
+if rank == 1 and not os.path.exists("killed"):
+    open("killed", "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+total = torch.tensor([rank + 1])
+dist.all_reduce(total)
+print(f"process {rank} of {dist.get_world_size()}: sum {int(total)}", flush=True)
+dist.destroy_process_group()
 """
 
 
@@ -150,6 +165,21 @@ async def test_an_mpi_process_that_is_killed_ends_the_job(
     end = await run(dispatcher, python(RING), "mpi", env={"KILLED": "1"})
     assert (end.status, end.cause) == (PlacementStatus.FAILED, Cause.EXIT), dispatcher.log("p1")
     assert "rank 0" in end.detail, "mpirun has noticed"
+
+
+async def test_torchrun_starts_all_processes_again_when_one_is_killed(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    if lacking_torch():
+        pytest.skip(lacking_torch())
+    framework = {"name": "torchrun", "processes": 2, "restarts": 2}
+    program = f"cat >$TMPDIR/sum-$LOCAL_RANK.py <<'END'\n{SUM}\nEND\npython3 $TMPDIR/sum-$LOCAL_RANK.py"
+    end = await run(dispatcher, program, framework, nodes=2)
+    said = [line for rank in range(2) for line in dispatcher.log("p1", rank).splitlines()]
+    assert end.status is PlacementStatus.SUCCEEDED, said
+    sums = sorted(line for line in said if line.startswith("process "))
+    assert sums == [f"process {number} of 4: sum 10" for number in range(4)]
+    assert (agent.placement("p1") / "work" / "killed").exists()
 
 
 @pytest.mark.timeout(240)

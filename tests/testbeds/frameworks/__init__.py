@@ -12,3 +12,9 @@ def lacking() -> str:
     return (
         "" if any(PLACE.glob("installed-*")) else "the frameworks are not installed: make testbed-frameworks"
     )
+
+
+def lacking_torch() -> str:
+    """What is missing to run PyTorch; empty: nothing. It is too large to be asked for in every run."""
+    there = (BIN / "torchrun").exists()
+    return "" if there else "PyTorch is not installed: tests/testbeds/frameworks/build.sh torch"
