@@ -7,7 +7,7 @@ checkable by something that does not know any plugin.
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -286,6 +286,10 @@ class PreemptRule(msgspec.Struct, frozen=True, tag="preempt", forbid_unknown_fie
     """Who was displaced is left alone for so long."""
 
 
+IdleVerb = Literal["cancel", "requeue", "hold"]
+"""What is done with a job whose GPUs do nothing."""
+
+
 class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields=True):
     """That a queue exists, and what intake gives a job that does not say: no decision row, but stored with the same set."""
 
@@ -300,7 +304,9 @@ class QueueTerms(msgspec.Struct, frozen=True, tag="queue", forbid_unknown_fields
     max_wait_s: float | None = None
     """Its jobs are to start within so many seconds of their submission; None: as in the queue above."""
     max_idle_s: float | None = None
-    """Its jobs are cancelled once their GPUs have done nothing for so many seconds; None: as in the queue above."""
+    """Its jobs end, as `idle_verb` says, once their GPUs have done nothing for so many seconds; None: as in the queue above."""
+    idle_verb: IdleVerb | None = None
+    """What is done with them then; None: what is done where `max_idle_s` is said, or else they are cancelled."""
     max_duration_s: float | None = None
     """A job that does not say is ended after so many seconds."""
     max_priority: int = 100

@@ -31,6 +31,7 @@ from federator.model.rules import (
 
 NEAREST = (
     "deadline_budget_s",
+    "idle_verb",
     "max_duration_s",
     "max_idle_s",
     "max_wait_s",

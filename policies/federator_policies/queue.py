@@ -12,6 +12,7 @@ from federator.model.rules import (
     CapUnit,
     Each,
     GuaranteeRow,
+    IdleVerb,
     PolicyRule,
     PoolSelector,
     PriceKind,
@@ -92,6 +93,15 @@ class Admins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Groups of the sign-in provider."""
 
 
+class Idle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For how long a job may do nothing, and what becomes of it then."""
+
+    after: Duration
+    """Once its GPUs have done nothing for this long, such as `2h`."""
+    then: IdleVerb = "cancel"
+    """What `federator cancel`, `requeue` and `hold` do. It is told to stop, and has its `checkpoint.grace` to save itself before."""
+
+
 class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`spec` of a `Queue`. What a queue does not say of budgets and caps for its jobs, it takes from the queue above it."""
 
@@ -127,8 +137,8 @@ class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long its jobs may wait at most before they start, such as `10m`. Plans treat that as a deadline, worth what a met deadline is worth in the queue; each further such time is another."""
     max_duration: Duration | None = None
     """A job that does not say is ended after this."""
-    max_idle: Duration | None = None
-    """A job is cancelled once its GPUs have done nothing for this long, such as `2h`, where its site measures them. Left out, here and above: it is only told of."""
+    max_idle: Duration | Idle | None = None
+    """A job is cancelled once its GPUs have done nothing for this long, such as `2h`, where its site measures them; `{after: 2h, then: requeue}` has it wait again, `then: hold` until somebody releases it. Left out, here and above: it is only told of."""
     patience: Patience | None = None
     """For how long after it was submitted a job that does not say may wait for a cheaper or better place while GPUs that fit it are free, such as `30m`. As in the queue above when it is not said; where nobody says it, not at all."""
     met_deadline_usd_per_gpu_hour: Usd | None = None
@@ -169,6 +179,7 @@ kind = QueueKind()
 
 
 def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
+    idle = Idle(given.max_idle) if isinstance(given.max_idle, float) else given.max_idle
     return QueueTerms(
         policy=policy,
         queue=path,
@@ -177,7 +188,8 @@ def _terms(policy: str, path: str, given: QueueSpec) -> QueueTerms:
         max_duration_s=given.max_duration,
         patience_s=given.patience,
         max_wait_s=given.max_wait,
-        max_idle_s=given.max_idle,
+        max_idle_s=None if idle is None else idle.after,
+        idle_verb=None if idle is None else idle.then,
         max_priority=given.max_priority,
         max_value_usd=given.max_value,
         allow_must=given.allow_must,

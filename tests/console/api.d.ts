@@ -1584,6 +1584,7 @@ declare namespace Api {
     deadline_budget_s: number | null;
     max_wait_s: number | null;
     max_idle_s: number | null;
+    idle_verb: "cancel" | "hold" | "requeue" | null;
     max_duration_s: number | null;
     max_priority: number;
     max_value_usd: number | null;

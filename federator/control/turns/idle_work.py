@@ -1,4 +1,6 @@
-"""Running jobs whose GPUs do nothing, in queues that say for how long they may (`max_idle`): they end, so that others have the GPUs.
+"""Running jobs whose GPUs do nothing, in queues that say for how long they may (`max_idle`): they stop, so that others have the GPUs.
+
+A job that is stopped has its grace to save itself, whatever becomes of it then: it is cancelled, waits again, or is held, as its queue says.
 
 Seen by what sites have measured, and by nothing else: a site that measures nothing ends nothing, and after a restart of the dispatcher the time counts from what
 sites say anew. A job's owner is told before, where the settings say so (`alerts.idle_gpus_s`).
@@ -13,11 +15,13 @@ from federator.kernel.quantities import format_duration
 from federator.model.jobs import JobStatus, Outcome, TerminalReason
 from federator.model.placements import Order
 
+_DOES = {"cancel": "ends", "requeue": "requeues", "hold": "holds"}
+
 
 async def end_idle_work(
     records: Records, event_writer: EventWriter, measurements: Measurements, authority: Authority
 ) -> None:
-    """Cancel what has been idle for longer than its queue allows; nothing is written when there is nothing."""
+    """Stop what has been idle for longer than its queue allows; nothing is written when there is nothing."""
     limits_s = [terms.max_idle_s for terms in authority.queues if terms.max_idle_s is not None]
     if not limits_s:
         return
@@ -35,10 +39,15 @@ async def end_idle_work(
             return
         placement = records.placements[name]
         job = records.jobs[placement.job]
-        limit_s = authority.said(job.queue).max_idle_s or 0.0
+        terms = authority.said(job.queue)
+        verb, limit = terms.idle_verb or "cancel", format_duration(terms.max_idle_s or 0.0)
         idle = format_duration(idle_s[name] // 60 * 60)
-        because = f"its GPUs did nothing for {idle}; queue {job.queue} ends such work after {format_duration(limit_s)}"
-        event_writer.job(changes, job, "cancel", because, outcome=Outcome(TerminalReason.CANCELLED, because))
+        because = f"its GPUs did nothing for {idle}; queue {job.queue} {_DOES[verb]} such work after {limit}"
+        if verb == "cancel":
+            outcome = Outcome(TerminalReason.CANCELLED, because)
+            event_writer.job(changes, job, "cancel", because, outcome=outcome)
+        else:
+            event_writer.job(changes, job, "suspend", because, pause_for=verb)
         event_writer.stop(changes, placement, because, sent=True)
 
     await write_each(records, list(filter(due, idle_s)), end)

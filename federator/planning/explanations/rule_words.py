@@ -156,7 +156,7 @@ def _queue(rule: QueueTerms) -> str:
     for text, seconds in (
         ("a deadline {} after submission for jobs that say none", rule.deadline_budget_s),
         ("to start within {} of submission", rule.max_wait_s),
-        ("to end once its GPUs have done nothing for {}", rule.max_idle_s),
+        (f"to {rule.idle_verb or 'cancel'} once its GPUs have done nothing for {{}}", rule.max_idle_s),
         ("a max_duration of {} for jobs that say none", rule.max_duration_s),
         ("jobs that do not say wait up to {} for a better place beside free GPUs", rule.patience_s),
         ("past use counts half after {}", rule.usage_half_life_s),

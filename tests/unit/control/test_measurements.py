@@ -111,3 +111,25 @@ async def test_work_that_idles_ends_where_its_queue_says_so_and_nowhere_else() -
     revision = world.core.records.revision
     await world.turn()
     assert world.core.records.revision == revision, "what may idle for longer is not written again and again"
+
+
+@pytest.mark.parametrize(
+    ("verb", "status", "says"),
+    [("requeue", JobStatus.PENDING, "requeues"), ("hold", JobStatus.HELD, "holds")],
+)
+async def test_work_that_idles_saves_itself_and_waits_again_or_is_held(
+    verb: str, status: JobStatus, says: str
+) -> None:
+    world = await make_world()
+    site = await world.add_site("north", gpus=8)
+    await world.policies(queue("strict", f"{{max_idle: {{after: 1h, then: {verb}}}}}"))
+    job = await world.submit(queue="strict", resources={"gpus": 1}, checkpoint={"grace": "60s"})
+    await world.turn()
+    await site.run_all()
+    hear(world, job, Used(sampled_s=7200.0, gpus_sampled_s=7200.0, idle_s=7200.0))
+    await world.turn()
+    await site.run_all()  # it stops, and has saved itself
+    assert world.job(job).status is status
+    assert world.job(job).resume_site == "north"
+    texts = [event.text for event in await world.core.views.events(job, None)]
+    assert f"its GPUs did nothing for 2h; queue strict {says} such work after 1h" in texts

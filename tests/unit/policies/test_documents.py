@@ -153,13 +153,20 @@ def test_a_queue_takes_budgets_from_above_and_keeps_its_own() -> None:
             doc(
                 "Queue",
                 "a",
-                "{deadline_budget: 1d, max_duration: 2d, max_idle: 2h, max_wait: 10m, patience: 3h,"
+                "{deadline_budget: 1d, max_duration: 2d, max_idle: {after: 2h, then: requeue}, max_wait: 10m, patience: 3h,"
                 " interactive: true, allow_must: true, usage_weights: {H100: 2}}",
             ),
             doc("Queue", "b", "{path: a/b, max_duration: 1h, patience: 0s, usage_half_life: 7d}"),
             doc("Queue", "c", "{path: a/b/x/c}"),
+            doc("Queue", "d", "{path: a/d, max_idle: 1h}"),
         )
     )
+    assert [found[q].idle_verb for q in ("a", "a/b/x/c", "a/d", "default")] == [
+        "requeue",
+        "requeue",
+        "cancel",
+        None,
+    ]
     assert (found["a/b"].deadline_budget_s, found["a/b"].max_duration_s) == (86400.0, 3600.0)
     assert (found["a/b/x/c"].deadline_budget_s, found["a/b/x/c"].max_duration_s) == (86400.0, 3600.0)
     assert found["a/b/x/c"].usage_weights == {"H100": 2.0}

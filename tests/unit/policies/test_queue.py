@@ -81,7 +81,14 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[PolicyRule, ...]]] = {
     "interactive": ({"interactive": True}, (QueueTerms(policy=P, queue="q", interactive=True),)),
     "deadline_budget": ({"deadline_budget": "1d"}, (QueueTerms(policy=P, queue="q", deadline_budget_s=86400.0),)),
     "max_duration": ({"max_duration": "4h"}, (QueueTerms(policy=P, queue="q", max_duration_s=14400.0),)),
-    "max_idle": ({"max_idle": "2h"}, (QueueTerms(policy=P, queue="q", max_idle_s=7200.0),)),
+    "max_idle.after": (
+        {"max_idle": {"after": "2h"}},
+        (QueueTerms(policy=P, queue="q", max_idle_s=7200.0, idle_verb="cancel"),),
+    ),
+    "max_idle.then": (
+        {"max_idle": {"after": "2h", "then": "hold"}},
+        (QueueTerms(policy=P, queue="q", max_idle_s=7200.0, idle_verb="hold"),),
+    ),
     "max_wait": ({"max_wait": "10m"}, (QueueTerms(policy=P, queue="q", max_wait_s=600.0),)),
     "patience": ({"patience": "30m"}, (QueueTerms(policy=P, queue="q", patience_s=1800.0),)),
     "met_deadline_usd_per_gpu_hour": (
@@ -121,6 +128,10 @@ EFFECTS: dict[str, tuple[dict[str, object], tuple[PolicyRule, ...]]] = {
 def test_a_field_ends_in_a_rule(field: str) -> None:
     spec, rules = EFFECTS[field]
     assert kind.compile("q", spec) == rules
+
+
+def test_a_duration_alone_cancels_what_idles() -> None:
+    assert kind.compile("q", {"max_idle": "2h"}) == kind.compile("q", {"max_idle": {"after": "2h"}})
 
 
 def test_no_field_is_accepted_that_has_no_effect() -> None:
