@@ -16,8 +16,10 @@ from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client
 from federator.cli.tunnels import LOOPBACK, Forwarded, local_host
 from federator.kernel.errors import Conflict, Invalid, Unavailable
+from federator.kernel.quantities import format_duration
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.wire import tunnel
+from federator.wire.fields import duration_s
 
 if TYPE_CHECKING:
     from federator.client import AsyncClient
@@ -36,9 +38,52 @@ JUPYTER_TOKEN=$(head -c 24 /dev/urandom | od -A n -t x1 | tr -d ' \\n')
 export JUPYTER_TOKEN
 echo "$JUPYTER_TOKEN" >{note}
 umask 022
-exec jupyter lab --no-browser --allow-root --ip={loopback} --port={port} --ServerApp.port_retries=0
+{watch}exec jupyter lab --no-browser --allow-root --ip={loopback} --port={port} --ServerApp.port_retries=0
 """
 """The token is made in the job, and read through the tunnel: it stands in no record and no log."""
+# Beside it, in the job: whoever opened it may be gone. What Jupyter says of kernels and terminals counts, and not its page, which asks again and again.
+WATCH = """python3 - {port} {limit_s} $$ <<'END' &
+import json, os, signal, subprocess, sys, time, urllib.request
+from datetime import datetime
+port, limit_s, jupyter = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+
+def ask(what):
+    headers = {{"Authorization": "token " + os.environ["JUPYTER_TOKEN"]}}
+    request = urllib.request.Request(f"http://{loopback}:{{port}}/api/{{what}}", headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+def gpus_busy():
+    words = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    try:
+        said = subprocess.run(words + (["-i", seen] if seen else []), capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return any(word.isdigit() and int(word) >= {busy_percent} for word in said.stdout.split())
+
+def last_active_s():
+    kernels = ask("kernels")
+    if any(each["execution_state"] == "busy" for each in kernels) or gpus_busy():
+        return time.time()
+    times = [each["last_activity"] for each in kernels + ask("terminals")]
+    return max([datetime.fromisoformat(each.replace("Z", "+00:00")).timestamp() for each in times], default=0)
+
+active_s = time.time()
+while time.time() - active_s < limit_s:
+    time.sleep(min(60, limit_s / 4))
+    if os.getppid() != jupyter:
+        sys.exit()
+    try:
+        active_s = max(active_s, last_active_s())
+    except Exception:
+        active_s = time.time()  # what is not known is not taken for idle
+print(f"federator: nothing has run here for {limit}: the notebook ends", file=sys.stderr, flush=True)
+os.kill(jupyter, signal.SIGTERM)
+END
+"""
+BUSY_PERCENT = 5
+"""A GPU that is busier is used."""
 NOTE = ".federator-notebook"
 READ = f"cat {NOTE} && rm {NOTE}"
 
@@ -49,6 +94,7 @@ def notebook(
     workdir: Path | None = None,
     image: str | None = None,
     setup: str | None = None,
+    idle: str | None = None,
     port: Annotated[int, Parameter(name=("-p", "--port"))] = USUAL_PORT,
     connection: Connection = HERE,
 ) -> int:
@@ -66,6 +112,8 @@ def notebook(
         Container image that has a Jupyter.
     setup:
         Script that runs before, such as 'pip install jupyterlab'.
+    idle:
+        End the notebook once no kernel and no terminal in it has done anything for so long, and its GPUs neither, such as 2h. A page that is only open does not count.
     port:
         Port of this machine; another where it is taken.
     """
@@ -74,13 +122,25 @@ def notebook(
     if options.array or (options.nodes or 1) > 1:
         raise Invalid("a notebook is one job on one node", field="--array" if options.array else "--nodes")
     inside = FIRST_PORT + secrets.randbelow(PORTS)
-    run = RUN.format(missing=MISSING, loopback=LOOPBACK, port=inside, note=NOTE)
+    watch = "" if idle is None else _watch(duration_s(idle, "--idle", low_s=1.0), inside)
+    run = RUN.format(missing=MISSING, loopback=LOOPBACK, port=inside, note=NOTE, watch=watch)
     document: dict[str, object] = {"name": "notebook", "outputs": [NOTEBOOKS], **options.fields(), "run": run}
     document |= {name: value for name, value in (("image", image), ("setup", setup)) if value}
     try:
         return asyncio.run(_notebook(connection, document, workdir, tunnel.Forward(inside), port))
     except asyncio.CancelledError:
         return INTERRUPTED
+
+
+def _watch(limit_s: float, inside: int) -> str:
+    """The lines that end a notebook in which nothing has happened for so long."""
+    return WATCH.format(
+        port=inside,
+        limit_s=limit_s,
+        limit=format_duration(limit_s),
+        loopback=LOOPBACK,
+        busy_percent=BUSY_PERCENT,
+    )
 
 
 async def _notebook(

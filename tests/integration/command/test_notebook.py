@@ -20,6 +20,41 @@ class Lab(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", port), Lab).serve_forever()
 """
 
+# Its kernel is busy the first three times that it is asked, and has done nothing since the epoch after that.
+IDLE = """#!/usr/bin/env python3
+import http.server, json, os, signal, sys
+port = next(int(word.partition("=")[2]) for word in sys.argv if word.startswith("--port="))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+asked = []
+class Lab(http.server.BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.send_response(200); self.end_headers()
+    def do_GET(self):
+        self.do_HEAD()
+        known = self.headers["Authorization"] == "token " + os.environ["JUPYTER_TOKEN"]
+        asked.extend(["kernels"] if known and self.path == "/api/kernels" else [])
+        state = "busy" if len(asked) <= 3 else "idle"
+        kernel = {"execution_state": state, "last_activity": "1970-01-01T00:00:00.000000Z"}
+        self.wfile.write(json.dumps([kernel] if self.path == "/api/kernels" else []).encode())
+        open("made.ipynb", "w").write(state)
+http.server.HTTPServer(("127.0.0.1", port), Lab).serve_forever()
+"""
+
+
+def test_a_notebook_that_nobody_uses_ends(federation: Federation, tmp_path: Path) -> None:
+    """It is there for as long as a kernel is busy, and its notebooks are kept."""
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / "jupyter").write_text(IDLE)
+    (given / "jupyter").chmod(0o755)
+    words = ("--name", "left", "--workdir", str(given), "--env", "PATH=.:/usr/local/bin:/usr/bin:/bin")
+    ended = federation.run("notebook", *words, "--idle", "1s")
+    assert ended.returncode == 0, ended.stderr
+    assert "SUCCEEDED" in ended.stderr
+    assert "nothing has run here for 1s: the notebook ends" in federation.run("logs", "left").stdout
+    assert federation.run("download", "left", "--into", str(tmp_path / "kept")).returncode == 0
+    assert (tmp_path / "kept/made.ipynb").read_text() == "idle"
+
 
 def test_a_notebook_is_opened_here_and_ends_with_ctrl_c(federation: Federation, tmp_path: Path) -> None:
     given = tmp_path / "given"
