@@ -24,6 +24,7 @@ from federator_agent.images import Images, images_of
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import check as check_kube
 from federator_agent.lent import lending_of
+from federator_agent.local.gpu_tests import GpuTest
 from federator_agent.local.isolation import Isolation, isolation_of
 from federator_agent.local_submit import LocalSubmit
 from federator_agent.multikueue.settings import MultiKueueSettings
@@ -76,6 +77,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the metadata service that says when this machine is taken back; empty: nobody takes it back."""
     watch_gpus: bool = True
     """Whether GPUs of this host that ail take no new work."""
+    gpu_test: GpuTest | None = None
+    """What shows that a faulty GPU is good for work again; None: faults stay until the driver tells of none."""
     ca: str = ""
     """PEM file of the authority behind the dispatcher's certificate, or its text; empty: the authorities that this host knows."""
     proxy: str = ""
@@ -171,6 +174,7 @@ def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> Agent
         notices=_notices(environ),
         host_key=None if file.host_key is None else folder / file.host_key,
         watch_gpus=file.watch_gpus and kueue is None and UNWATCHED_VARIABLE not in environ,
+        gpu_test=file.gpu_test,
         state_dir=folder / (file.state_dir or environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR),
         report_every_s=file.report_every,
     )
@@ -191,6 +195,14 @@ def _check(file: SiteFile) -> None:
     if file.local_submit is not None and (clusters in (["kube"], ["slurm"]) or file.multikueue is not None):
         remedy = "leave it out: people of a cluster submit to its own scheduler"
         raise Invalid("is for sites whose jobs are processes", field="$.local_submit", remedy=remedy)
+    if file.gpu_test is not None and (clusters in (["kube"], ["slurm"]) or not file.watch_gpus):
+        because = "is for GPUs that the agent watches"
+        remedy = (
+            "leave it out: a cluster tests its own nodes"
+            if file.watch_gpus
+            else "leave out watch_gpus: false"
+        )
+        raise Invalid(because, field="$.gpu_test", remedy=remedy)
     if file.kube is not None:
         check_kube(file.kube)
         if file.images is not None:

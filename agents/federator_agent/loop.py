@@ -49,6 +49,7 @@ from federator_agent.keys import Keys
 from federator_agent.link import Bulk, Link, Said
 from federator_agent.local import traces
 from federator_agent.local.devices import Devices
+from federator_agent.local.gpu_tests import GpuTests
 from federator_agent.local.watchdog import read_renewal
 from federator_agent.local_socket import LocalSocket
 from federator_agent.runtime import Runtime, Surroundings, Tasks
@@ -82,7 +83,13 @@ class Agent:
         self._kind = kind(settings)
         self._confinement = keeping_apart(settings)
         told = self._confinement if self._kind.name == "local" else None
-        self._devices = Devices(settings.site, settings.state_dir, watch=settings.watch_gpus)
+        self._gpu_tests = None
+        if settings.gpu_test is not None:
+            given, apart = settings.environment, self._confinement
+            self._gpu_tests = GpuTests(settings.gpu_test, settings.state_dir, given, apart, self._clock)
+        self._devices = Devices(
+            settings.site, settings.state_dir, watch=settings.watch_gpus, tests=self._gpu_tests
+        )
         self._told_use: tuple[tuple[GpuUse, ...], float] = (), 0.0
         self.state = State(
             site=self._devices.site,
@@ -221,6 +228,8 @@ class Agent:
             try:
                 self._begin()
                 self._tasks.spawn(self._devices.watch(self.tell))
+                if self._gpu_tests is not None:
+                    self._tasks.spawn(self._gpu_tests.run(self._devices.watched, self._gpus_in_use))
                 self._tasks.spawn(self._sample(work))
                 if self._settings.notices:
                     self._tasks.spawn(metadata.watch(self._settings.notices, self.tell))
@@ -231,6 +240,11 @@ class Agent:
                 await self._link.say_goodbye()
                 await self._hands.let_go()
                 self._spool.close()
+
+    def _gpus_in_use(self) -> set[int]:
+        """The GPUs of this host that work of ours has."""
+        open_ = (record for record in self.state.records.values() if record.phase is not Phase.ENDED)
+        return {number for record in open_ for slot in record.slots for number in slot.gpus}
 
     async def _sample(self, work: Runtime) -> None:
         """Tell what runs here really uses, for ever. Looking at a cluster takes its time; between two looks there is several times as much."""

@@ -33,6 +33,8 @@ XIDS = {
     140: "a memory error that could not be recovered from",
 }
 """Those error events after which a GPU is good for nothing until it is reset. The others are mostly a program's own fault."""
+SLOWED = {0x20 | 0x40: "heat", 0x80: "its power brake"}
+"""By bits of the driver's reasons for slow clocks: what slows a GPU down although it has work. That it keeps to its limit of power is usual, and no remark."""
 MOST_EVENTS = 1000
 """Taken at once; the rest waits for the next time."""
 _BRANDS = frozenset({"NVIDIA", "Tesla", "GeForce", "Quadro"})
@@ -88,8 +90,12 @@ class Gpu(msgspec.Struct, frozen=True):
     temperature_c: int | None = None
     power_w: int | None = None
     processes: tuple[Process, ...] = ()
+    slowed_by: str = ""
+    """What keeps its clocks low although it has work: `heat`, `its power brake`. It takes work all the same."""
     trouble: str = ""
     """Why no new work should go to it; empty: it is well."""
+    fault: str = ""
+    """Tells this trouble from another of the same words, where it is one of the hardware that a test may find gone; empty: no test could."""
 
     @property
     def model(self) -> str:
@@ -118,7 +124,8 @@ class Driver:
         self._events: Any = None
         self._heard_of: set[int] = set()
         """Devices whose events are listened for, by the address that NVML knows them by."""
-        self._xids: dict[int, int] = {}
+        self._xids: dict[int, tuple[int, int]] = {}
+        """The last error event of each device, and how many it has had."""
 
     def read(self, within_s: float = ANSWERS_WITHIN_S) -> Reading:
         """What it says now; blocks. Raises `NoDriver`, or `DriverTrouble`, also when it has said nothing in that time."""
@@ -188,6 +195,8 @@ class Driver:
             memory = nvml.nvmlDeviceGetMemoryInfo(device)
             milliwatts = _optional(nvml, nvml.nvmlDeviceGetPowerUsage, device)
             rates = _optional(nvml, nvml.nvmlDeviceGetUtilizationRates, device)
+            reasons = _optional(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device) or 0
+            fault, events = self._fault(device)
             return Gpu(
                 index,
                 name=nvml.nvmlDeviceGetName(device),
@@ -200,19 +209,22 @@ class Driver:
                 ),
                 power_w=None if milliwatts is None else round(milliwatts / 1000),
                 processes=_processes(nvml, device),
-                trouble=self._trouble(device),
+                slowed_by=" and ".join(words for bits, words in SLOWED.items() if reasons & bits),
+                trouble=fault or self._mode(device),
+                fault=f"{fault}, {events}" if fault else "",
             )
         except nvml.NVMLError as error:
             if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
                 return Gpu(index, trouble="it is lost from the bus")
             return Gpu(index, trouble=f"the driver answers: {error}")
 
-    def _trouble(self, device: Any) -> str:
-        """What the driver holds against it. What a GPU has no means to notice counts as well."""
+    def _fault(self, device: Any) -> tuple[str, int]:
+        """What the driver holds against it, and how many error events it has had."""
+        xid, events = self._xids.get(_address(device), (0, 0))
+        return f"Xid {xid}: {XIDS[xid]}" if events else self._memory_fault(device), events
+
+    def _memory_fault(self, device: Any) -> str:
         nvml = self._nvml
-        xid = self._xids.get(_address(device))
-        if xid is not None:
-            return f"Xid {xid}: {XIDS[xid]}"
         remapped = _optional(nvml, nvml.nvmlDeviceGetRemappedRows, device)
         if remapped is not None and remapped[3]:
             return "a broken memory row could not be replaced"
@@ -227,6 +239,10 @@ class Driver:
             return f"memory errors that could not be corrected since its last reset: {uncorrected}"
         if _optional(nvml, nvml.nvmlDeviceGetRetiredPagesPendingStatus, device):
             return "broken memory pages are in use until its next reset"
+        return ""
+
+    def _mode(self, device: Any) -> str:
+        nvml = self._nvml
         mode = _optional(nvml, nvml.nvmlDeviceGetMigMode, device)
         if mode is not None and mode[0]:
             return "it is in MIG mode, and its parts cannot be told apart yet"
@@ -250,7 +266,8 @@ class Driver:
             except nvml.NVMLError:
                 return
             if event.eventType == nvml.nvmlEventTypeXidCriticalError and event.eventData in XIDS:
-                self._xids[_address(event.device)] = int(event.eventData)
+                _, events = self._xids.get(_address(event.device), (0, 0))
+                self._xids[_address(event.device)] = int(event.eventData), events + 1
 
 
 def _hung() -> DriverTrouble:
@@ -313,6 +330,8 @@ def describe(reading: Reading) -> list[str]:
             facts.append(f"{gpu.temperature_c} °C")
         if gpu.power_w is not None:
             facts.append(f"{gpu.power_w} W")
+        if gpu.slowed_by:
+            facts.append(f"slowed down by {gpu.slowed_by}")
         if gpu.processes:
             facts.append(f"processes {', '.join(str(process.pid) for process in gpu.processes)}")
         lines.append(

@@ -20,6 +20,7 @@ from federator_agent.data.reach import Network
 from federator_agent.images import NONE, Engine, Images
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.lent import Lend
+from federator_agent.local.gpu_tests import GpuTest
 from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local_submit import LocalSubmit
 from federator_agent.multikueue.settings import MultiKueueSettings
@@ -142,6 +143,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """As the dispatcher's; only demonstrations use another. Left out: `system`."""
     watch_gpus: bool = True
     """Whether GPUs of this host that ail, or that others use, take no new work."""
+    gpu_test: GpuTest | None = None
+    """A test that gives a faulty GPU back to work when it passes, such as `{command: dcgmi diag -r 2}`. Left out: a fault stays until the driver tells of none."""
     report_every: Annotated[float, fields.duration("5s", low_s=0.1)] | None = None
     """How often to report when nothing changes. Jobs with `stop_within` are taken only up to `10s`. Left out: as the dispatcher says."""
 

@@ -123,6 +123,8 @@ class GpuUse(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
     power_w: int | None = None
     placements: tuple[str, ...] = ()
     """Ours that hold it, or parts of it."""
+    slowed_by: str = ""
+    """What keeps its clocks low although it has work, in words; empty: nothing. It takes work all the same."""
 
 
 class GpuPart(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

@@ -392,6 +392,8 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
     busy_percent: int | None = None
     memory_mib: int = 0
     power_w: int | None = None
+    slowed_by: str = ""
+    """What keeps its clocks low although it has work: heat, its power brake; empty: nothing."""
     told_at: float
     jobs: tuple[GpuHolder, ...] = ()
     """Ours that hold it, or parts of it."""

@@ -567,6 +567,7 @@ declare namespace Api {
     busy_percent: number | null;
     memory_mib: number;
     power_w: number | null;
+    slowed_by: string;
     told_at: number;
     jobs: Array<GpuHolder>;
   }

@@ -162,6 +162,10 @@ int nvmlDeviceGetPowerUsage(struct gpu *gpu, unsigned *milliwatts) {
     return failed;
 }
 
+int nvmlDeviceGetCurrentClocksThrottleReasons(struct gpu *gpu, unsigned long long *reasons) {
+    return value(gpu, "clocks", reasons);
+}
+
 int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *current, unsigned *pending) {
     unsigned long long answer;
     int failed = value(gpu, "mig", &answer);

@@ -16,6 +16,7 @@ from federator.wire.link import MAX_GPUS
 from federator_agent.core.events import DevicesSeen
 from federator_agent.core.lent_capacity import HostPool, Site, is_of
 from federator_agent.local import traces
+from federator_agent.local.gpu_tests import GpuTests
 from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading
 
 FIRST_ANSWER_WITHIN_S = 20.0
@@ -34,10 +35,13 @@ log = logging.getLogger("federator_agent.local")
 class Devices:
     """The GPUs of this host. `site` is the one given, with the numbers that the driver knows its GPUs by; `ailing` is what was seen last."""
 
-    def __init__(self, site: Site, state_dir: Path, *, watch: bool = True) -> None:
+    def __init__(
+        self, site: Site, state_dir: Path, *, watch: bool = True, tests: GpuTests | None = None
+    ) -> None:
         """Look once, so that nothing is seated on an ailing GPU in the first seconds. Blocks for as long as a hung driver is given."""
         self._own = f"{state_dir}/"
         self._driver = Driver()
+        self._tests = tests
         self._here = _here(site) if watch else ()
         self._watched: tuple[HostPool, ...] | None = None
         """Those of them whose GPUs the driver knows; None: it has not said yet."""
@@ -72,6 +76,11 @@ class Devices:
                 self.ailing = ailing
                 tell(DevicesSeen(ailing))
 
+    def watched(self) -> dict[int, Gpu]:
+        """Those of `gpus` that are in pools."""
+        numbers = (number for pool in self._watched or () for number in pool.numbers)
+        return {number: self.gpus[number] for number in numbers if number in self.gpus}
+
     def use(self, held: Mapping[int, Sequence[str]]) -> tuple[GpuUse, ...]:
         """How busy each watched GPU is, as the driver has said last; `held`: the placements that hold each. Rounded, so that small changes are none."""
         found = (
@@ -88,6 +97,7 @@ class Devices:
                 busy_percent=None if gpu.utilisation_percent is None else min(100, 5 * round(gpu.utilisation_percent / 5)),
                 memory_mib=ROUND_MIB * round(gpu.used_mib / ROUND_MIB),
                 power_w=None if gpu.power_w is None else 10 * round(gpu.power_w / 10),
+                slowed_by=gpu.slowed_by,
                 placements=tuple(sorted(held.get(number, ()))),
             )
             for pool, number, gpu in found
@@ -118,12 +128,19 @@ class Devices:
             (
                 pool,
                 number,
-                _trouble(pool, by_number.get(number)) or (crowds[number] if number in twice else ""),
+                self._trouble(pool, by_number.get(number)) or (crowds[number] if number in twice else ""),
             )
             for pool in self._watched
             for number in pool.numbers
         ]
         return tuple(_ailing(pool, number, why) for pool, number, why in whys if why)
+
+    def _trouble(self, pool: HostPool, gpu: Gpu | None) -> str:
+        if gpu is None:
+            return "the driver does not show it"
+        if gpu.name and not is_of(pool.model, gpu.model):
+            return f"the driver shows {gpu.model} instead; if that is correct, restart the agent"
+        return gpu.trouble if self._tests is None else self._tests.trouble(gpu)
 
     def _crowd(self, gpu: Gpu) -> str:
         """Who else holds most of its memory. Processes that cannot be seen from here, as from within a container, are nobody's."""
@@ -167,14 +184,6 @@ def _known(pool: HostPool, gpus: Iterable[Gpu]) -> bool:
     """Whether the driver shows GPUs of the pool's model. One that shows none at all has lost them."""
     shown = [gpu for gpu in gpus if gpu.name]
     return not shown or any(is_of(pool.model, gpu.model) for gpu in shown)
-
-
-def _trouble(pool: HostPool, gpu: Gpu | None) -> str:
-    if gpu is None:
-        return "the driver does not show it"
-    if gpu.name and not is_of(pool.model, gpu.model):
-        return f"the driver shows {gpu.model} instead; if that is correct, restart the agent"
-    return gpu.trouble
 
 
 def _ailing(pool: HostPool, number: int, why: str) -> AilingGpu:

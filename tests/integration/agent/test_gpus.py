@@ -1,6 +1,8 @@
 """An agent that watches its host's GPUs fall ill and recover, through NVML's own symbols, while work runs on them."""
 
+import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,12 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from federator.kernel.clock import SystemClock
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus, Used
 from federator_agent.local import traces
+from federator_agent.local.confinement import Confinement
+from federator_agent.local.gpu_tests import GpuTest, GpuTests
+from federator_agent.local.isolation import Isolation, Mode
+from federator_agent.nvml import Gpu
+from tests.contract.runtimes import factories_local_users
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
+from tests.support.waiting import until
 from tests.testbeds.nvml import A100, StubDriver
+from tests.testbeds.required import need
 
 POOLS = """
 pools:
@@ -100,6 +110,90 @@ async def test_a_gpu_that_ails_when_the_agent_starts_never_shows(
     await dispatcher.until(lambda: len(dispatcher.reports) > before)
     assert {len(report.ailing) for report in dispatcher.reports[before:]} == {1}
     assert free(dispatcher) == 3
+
+
+TESTS = """
+gpu_test: {{command: '{command}', within: {within}, again: 1s}}
+"""
+
+
+async def restarted(
+    agent: AgentProcess, dispatcher: FakeDispatcher, command: str, within: str = "60s"
+) -> None:
+    """With that test of faulty GPUs in its site file."""
+    await agent.end()
+    agent.config.write_text(agent.config.read_text() + TESTS.format(command=command, within=within))
+    before = len(dispatcher.reports)
+    await agent.start()
+    await dispatcher.until(lambda: len(dispatcher.reports) > before)
+
+
+async def test_a_faulty_gpu_is_back_when_its_test_has_passed(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver, tmp_path: Path
+) -> None:
+    """What runs on it goes on and is not disturbed by the test, which sees that GPU and no other."""
+    seen = tmp_path / "seen"
+    seen.touch()
+    test = f"echo $CUDA_VISIBLE_DEVICES >>{seen}; echo it is broken; [ -e {tmp_path}/mended ]"
+    await restarted(agent, dispatcher, test)
+    run = "while ! [ -e go ]; do sleep 0.05; done"
+    await dispatcher.want(entry("p1", dispatcher.spec(run=run, resources=gpus(1))))
+    await dispatcher.until(lambda: running(dispatcher, "p1"))
+    driver.change(0, ecc=2)
+    driver.change(3, xid=79)
+    await dispatcher.until(lambda: "its test" in ailing(dispatcher).get(3, ""))
+    assert "Xid 79: it has fallen off the bus; its test" in ailing(dispatcher)[3]
+    assert "failed" in ailing(dispatcher)[3]
+    assert "(exit code 1: it is broken), and another comes " in ailing(dispatcher)[3]
+    assert ailing(dispatcher)[0].endswith("; it is to be tested"), "a job has it"
+    (agent.placement("p1") / "work" / "go").touch()
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
+    await dispatcher.until(lambda: "its test" in ailing(dispatcher).get(0, ""))
+    assert set(seen.read_text().split()) == {"0", "3"}
+    (tmp_path / "mended").touch()
+    await dispatcher.until(lambda: (free(dispatcher), ailing(dispatcher)) == (4, {}))
+    (tmp_path / "mended").unlink()
+    driver.change(0, ecc=3)
+    await dispatcher.until(lambda: set(ailing(dispatcher)) == {0})  # that is another fault
+
+
+async def test_a_gpu_test_that_hangs_is_ended_and_has_failed(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver, tmp_path: Path
+) -> None:
+    await restarted(agent, dispatcher, f"echo $$ >{tmp_path}/pid; sleep 600", within="1s")
+    driver.change(1, remap_failure=1)
+    await dispatcher.until(lambda: "it did not end within 1s" in ailing(dispatcher).get(1, ""))
+    pid = int((tmp_path / "pid").read_text())
+    await until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+async def test_a_gpu_test_runs_as_a_user_of_its_own_in_namespaces_of_its_own(tmp_path: Path) -> None:
+    need(factories_local_users.lacking())
+    tmp_path.chmod(0o755)
+    kept_apart = Confinement(Mode.USERS, Isolation(shared=(str(tmp_path),)), tmp_path)
+    command = 'echo "$(id -u) $(echo /proc/[0-9]* | wc -w)"; exit 3'
+    tests = GpuTests(GpuTest(command), tmp_path, {"PATH": os.environ["PATH"]}, kept_apart, SystemClock())
+    sick, held = {2: Gpu(2, trouble="broken", fault="broken, 0")}, set[int]()
+    task = asyncio.create_task(tests.run(lambda: sick, lambda: held))
+    try:
+        await until(lambda: "its test has failed" in tests.trouble(sick[2]))
+    finally:
+        task.cancel()
+    said = re.search(r"exit code 3: (\d+) (\d+)", tests.trouble(sick[2]))
+    assert said is not None, tests.trouble(sick[2])
+    assert int(said[1]) >= 200_000
+    assert int(said[2]) < 10, "it sees its own processes"
+
+
+async def test_a_gpu_that_is_lost_is_not_tested(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver, tmp_path: Path
+) -> None:
+    await restarted(agent, dispatcher, f"touch {tmp_path}/tested-$CUDA_VISIBLE_DEVICES")
+    driver.change(1, lost=1)
+    driver.change(2, ecc=1)
+    await until((tmp_path / "tested-2").exists)
+    await dispatcher.until(lambda: ailing(dispatcher) == {1: "it is lost from the bus"})
+    assert not (tmp_path / "tested-1").exists()
 
 
 async def test_anothers_process_with_most_of_a_gpus_memory_takes_it_away_and_a_jobs_own_does_not(
@@ -224,7 +318,7 @@ async def test_what_a_job_really_uses_is_sampled(
 async def test_the_use_of_each_gpu_is_told_rounded_and_whose_it_is(
     dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
 ) -> None:
-    driver.change(0, util=88, used=40_000, watts=313)
+    driver.change(0, util=88, used=40_000, watts=313, clocks=0x40)
     await dispatcher.want(entry("p1", dispatcher.spec(run="sleep 600", resources=gpus(1))))
     await dispatcher.until(
         lambda: any(use.placements for use in dispatcher.gpu_use) and bool(dispatcher.gpu_use[0].busy_percent)
@@ -232,4 +326,6 @@ async def test_the_use_of_each_gpu_is_told_rounded_and_whose_it_is(
     first, second = (use for use in dispatcher.gpu_use if use.gpu in (0, 1))
     assert (first.busy_percent, first.memory_mib, first.power_w) == (90, 39_936, 310)
     assert second.power_w is None, "its driver does not say"
+    assert (first.slowed_by, second.slowed_by) == ("heat", "")
+    assert not ailing(dispatcher), "that is a remark"
     assert sorted(use.placements for use in (first, second)) == [(), ("p1",)]

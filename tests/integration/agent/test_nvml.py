@@ -133,6 +133,40 @@ def test_a_critical_xid_counts_until_the_agent_starts_anew_and_a_programs_own_fa
     assert troubles(Driver()) == ["", ""]
 
 
+def test_an_error_event_that_comes_again_is_another_fault(install: Install) -> None:
+    stub, driver = install(A100), Driver()
+    driver.read()
+    faults = []
+    for _ in range(2):
+        stub.change(0, xid=79)
+        faults.append(driver.read().gpus[0].fault)
+        stub.change(0, xid=0)
+        driver.read()
+    assert len(set(faults)) == 2
+    stub.change(0, ecc=1, xid=0)
+    assert Driver().read().gpus[0].fault
+    stub.change(0, ecc=0, mig=1)
+    (divided,) = Driver().read().gpus
+    assert (bool(divided.trouble), divided.fault) == (True, ""), "no test would find that gone"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "says"),
+    [
+        (0x1, ""),
+        (0x4, ""),
+        (0x20, "heat"),
+        (0x8 | 0x40, "heat"),
+        (0x80, "its power brake"),
+        (0xA0, "heat and its power brake"),
+    ],
+)
+def test_a_gpu_that_heat_or_power_slows_down_is_not_sick(install: Install, reasons: int, says: str) -> None:
+    install(A100).change(0, clocks=reasons)
+    (gpu,) = Driver().read().gpus
+    assert (gpu.slowed_by, gpu.trouble) == (says, "")
+
+
 def test_without_a_driver_or_its_library_there_is_nothing_to_ask(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,12 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
         ("site: a\ndispatcher: localhost", ["$.dispatcher", "http://"]),
         ("site: a\njoin_token: secret", ["$.join_token"]),
         ("site: a\nwatch_gpus: sometimes", ["line 2", "$.watch_gpus", "true or false"]),
+        ("site: a\ngpu_test: {command: x, again: 0s}", ["$.gpu_test.again", "0.1s"]),
+        ("site: a\ngpu_test: {command: x}\nwatch_gpus: false", ["$.gpu_test", "watch_gpus"]),
+        (
+            "site: a\ngpu_test: {command: x}\nslurm: {shared_dir: /s}",
+            ["$.gpu_test", "a cluster tests its own nodes"],
+        ),
         ("site: [", ["site.yaml"]),
     ],
 )
