@@ -145,6 +145,7 @@ def site_columns() -> tuple[Column[SiteRow], ...]:
         Column("REGION", lambda row: row.region, wide=True),
         Column("RUNTIME", lambda row: RUNTIMES.get(row.runtime, row.runtime), wide=True),
         Column("MEMBERS", lambda row: str(row.members), wide=True, right=True),
+        Column("AGENT", lambda row: agent_versions(row.hosts), wide=True),
         Column("LABELS", lambda row: labels(row.labels), wide=True),
         Column("BECAUSE", _site_because, flow="cut"),
     )
@@ -268,12 +269,19 @@ def stopped_columns(now: float) -> tuple[Column[Stopped], ...]:
     )
 
 
+def agent_versions(hosts: Iterable[MemberRow]) -> str:
+    """The versions of the agents of these hosts, each once, and how they are beside the dispatcher's."""
+    said = sorted({(each.version, each.version_is) for each in hosts if each.version})
+    return ", ".join(f"{version} ({beside})" if beside else version for version, beside in said)
+
+
 def member_columns() -> tuple[Column[MemberRow], ...]:
     """The hosts of one site."""
     return (
         Column("MEMBER", lambda row: row.name),
         Column("STATUS", lambda row: row.status),
         Column("REPORT", lambda row: NONE if row.age_s is None else f"{duration(row.age_s)} ago", right=True),
+        Column("AGENT", lambda row: agent_versions([row]), least=80),
         Column("BECAUSE", lambda row: row.because, cap=110),
     )
 

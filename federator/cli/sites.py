@@ -8,6 +8,7 @@ from rich.console import RenderableType
 
 from federator.cli.columns import (
     RUNTIMES,
+    agent_versions,
     ailing_columns,
     gpu_columns,
     labels,
@@ -152,6 +153,7 @@ def show_site(site: SiteName, *, output: Output = "table", connection: Connectio
                     f"{row.busy} of {row.gpus} busy, largest gang that fits: {row.largest_gang or NONE}",
                 ),
                 ("members", str(row.members) if row.members > 1 else ""),
+                ("agent", agent_versions(row.hosts)),
                 ("report", age),
                 ("labels", labels(row.labels)),
             ]

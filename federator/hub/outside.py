@@ -101,8 +101,8 @@ class Doorkeeper(Protocol):
 class Inventory(Protocol):
     """Who hears of sessions and reports."""
 
-    def opened(self, member: Member, session: str) -> None:
-        """A session stands."""
+    def opened(self, member: Member, session: str, version: str) -> None:
+        """A session stands, of an agent of that version."""
         ...
 
     def report(self, member: str, session: str, report: SiteReport) -> None:

@@ -192,7 +192,7 @@ class Hub:
             self._forget(older)
         self._sessions[member.id] = session
         self._tickets[_digest(session.ticket)] = session
-        self._inventory.opened(member, session.id)
+        self._inventory.opened(member, session.id, session.hello.version)
         METRICS.set("federator_link_sessions", len(self._sessions))
         return session
 

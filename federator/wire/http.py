@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from federator.kernel.versions import Compared
 from federator.model.capacity import BurstEvidence, Pool, Shape
 from federator.model.identity import Scope
 from federator.model.jobs import Job, JobSpec, label_of
@@ -425,6 +426,10 @@ class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float | None = None
     lease: str = ""
     joined_at: float = 0.0
+    version: str = ""
+    """Of its agent; empty: not heard since the dispatcher started."""
+    version_is: Compared = ""
+    """`older` or `newer` than the dispatcher; empty: the same, or not known."""
 
 
 class SiteRow(msgspec.Struct, frozen=True, kw_only=True):

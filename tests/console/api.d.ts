@@ -1016,6 +1016,8 @@ declare namespace Api {
     age_s: number | null;
     lease: string;
     joined_at: number;
+    version: string;
+    version_is: "" | "newer" | "older";
   }
   interface Members {
     teams: Array<string>;

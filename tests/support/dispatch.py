@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from federator import __version__
 from federator.assembly import Core, assemble
 from federator.control.administration.policy_service import Compiled
 from federator.control.messages.notifications import Reach
@@ -118,11 +119,12 @@ class FakeSite:
     pool: Pool
     seq: int = 0
     counted: set[str] = field(default_factory=set)
+    version: str = __version__
 
     def connect(self) -> None:
         """Open a session and report."""
         member = self.world.core.records.members[self.name]
-        self.world.core.inventory.opened(member, f"session-{self.name}-{self.seq}")
+        self.world.core.inventory.opened(member, f"session-{self.name}-{self.seq}", self.version)
         self.report()
 
     def report(self, **fields: Any) -> None:

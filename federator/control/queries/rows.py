@@ -6,10 +6,12 @@ from typing import TypeGuard
 
 from msgspec import UNSET
 
+from federator import __version__
 from federator.control.accounts.money import outstanding_usd, spend, spend_rows
 from federator.control.administration.authority import Authority, Right
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
+from federator.kernel.versions import compared
 from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Offer, Pool, Shape
 from federator.model.identity import Caller
 from federator.model.jobs import in_gpus, tidy
@@ -146,6 +148,7 @@ def member_row(member: Member, inventory: Inventory) -> MemberRow:
         because = f"declared dead; federator site remove {member.site} --member {member.id} forgets it"
     elif member.public_key == REVOKED_KEY:
         because = "its key was revoked: its host joins again by a token that is made for this member"
+    version = heard.version if heard else ""
     return MemberRow(
         name=member.id,
         status=status,
@@ -153,6 +156,8 @@ def member_row(member: Member, inventory: Inventory) -> MemberRow:
         age_s=inventory.age_s(member.id),
         lease=member.lease or "",
         joined_at=member.joined_at,
+        version=version,
+        version_is=compared(version, __version__),
     )
 
 

@@ -27,6 +27,8 @@ class MemberReport:
     site: str
     status: SiteStatus = SiteStatus.JOINING
     session: str = ""
+    version: str = ""
+    """Of its agent, as that said when it opened the session; empty: not said."""
     stopped_boot_s: float | None = None
     """When it has ended the last session because it stops; None: it has not."""
     report: SiteReport | None = None
@@ -61,10 +63,10 @@ class Inventory:
         """Call `listener` whenever something was heard that a plan may depend on."""
         self._listeners.append(listener)
 
-    def opened(self, member: Member, session: str) -> None:
+    def opened(self, member: Member, session: str, version: str) -> None:
         """A session stands; until its first report the member's old report counts for nothing."""
         heard = self.members.setdefault(member.id, MemberReport(site=member.site))
-        heard.session, heard.stopped_boot_s = session, None
+        heard.session, heard.version, heard.stopped_boot_s = session, version, None
         heard.report = None
         heard.heard_boot_s = heard.answered_boot_s = self._clock.boot()
         self._tell()

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from federator import __version__
 from federator.control.maintenance.reconciliation import FLAG, SPARED
 from federator.control.record.records import Changes, Flag
 from federator.model.capacity import LaunchRequest
@@ -40,7 +41,7 @@ def back(again: World, site: FakeSite) -> FakeSite:
     site = FakeSite(again, site.name, site.pool, site.seq, site.counted)
     again.sites[site.name] = site
     member = again.core.records.members[site.name]
-    again.core.inventory.opened(member, "again")
+    again.core.inventory.opened(member, "again", __version__)
     return site
 
 
