@@ -296,6 +296,7 @@ def _pool(pool: Pool, path: str) -> HostPool:
         gpus_per_node=gpus,
         cpus_milli_per_node=round(cpus * 1000),
         memory_mib_per_node=pool.memory_mib_per_node or memory,
+        labels=tuple(sorted(pool.labels.items())),
     )
 
 

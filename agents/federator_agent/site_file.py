@@ -79,6 +79,8 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cores of each. Left out: as found."""
     memory_mib_per_node: Memory | None = field(name="memory_per_node", default=None)
     """Memory of each. Left out: as found."""
+    labels: fields.PoolLabels = {}
+    """What its nodes have in common beyond the site's labels."""
     shared: Annotated[int, Meta(ge=0, le=1024)] = 0
     """So many GPUs of each are shared: they make a pool of their own, `NAME-shared`, for jobs that ask for a part of a GPU. `lend` names it by that."""
 
@@ -92,9 +94,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What sort of site it is, as a note: what counts is what its join token was made with."""
     region: Annotated[str, fields.short(200, "eu-central")] = ""
     """Short for the label `region`. It counts for policies as it is when the site joins, where no administrator's token names another."""
-    labels: Annotated[
-        dict[str, str], fields.written(partial(fields.pairs, limit=100), "{rack: r1}", **fields.PAIRS)
-    ] = {}
+    labels: fields.Labels = {}
     """Free words that jobs and policies can select by."""
     price_per_gpu_hour: fields.Money | None = None
     """What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports. `0` says that it costs nothing. Left out: in plans alone, an eighth of its model's list price."""

@@ -346,6 +346,9 @@ def alone(most: int = MAX_WORDS) -> Meta:
 
 PAIRS = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean", "null"]}}
 """The schema of what `pairs` reads."""
+Labels = Annotated[dict[str, str], written(partial(pairs, limit=100), "{rack: r1}", **PAIRS)]
+PoolLabels = Annotated[dict[str, str], written(partial(pairs, limit=16), "{rack: r1}", **PAIRS)]
+"""As many as a report may have of a pool."""
 Text = Annotated[str, written(text, minLength=1)]
 FilePath = Annotated[Path, written(lambda value, path: Path(text(value, path, limit=1000)), minLength=1)]
 Name = Annotated[str, written(name, pattern=f"^{NAME.pattern}$")]

@@ -99,7 +99,7 @@ def view(
     for name, members in by_pool.items():
         if name in uneven:
             continue  # Slurm would choose, and give more than is booked
-        pool = _pool(name, members)
+        pool = _pool(name, members, settings.labels.get(members[0][0].partition.name, {}))
         pools.append(pool)
         targets[name] = _target(*members[0], pool)
         if not pool.shares:
@@ -217,7 +217,7 @@ def _beside(lent: _Lent, number: int) -> tuple[int, int]:
     return cpus_milli, most(lent.node.memory_mib, sorts, number) // hosts
 
 
-def _pool(name: str, members: list[tuple[_Lent, int]]) -> HostPool:
+def _pool(name: str, members: list[tuple[_Lent, int]], labels: Mapping[str, str]) -> HostPool:
     groups = [lent.groups[number] for lent, number in members]
     beside = [_beside(*member) for member in members]
     pool = HostPool(
@@ -229,6 +229,7 @@ def _pool(name: str, members: list[tuple[_Lent, int]]) -> HostPool:
         cpus_milli_per_node=max(cpus for cpus, _ in beside),
         memory_mib_per_node=max(memory for _, memory in beside),
         longest_s=members[0][0].partition.max_time_s,
+        labels=tuple(sorted(labels.items())),
     )
     if not groups[0].part_milli:
         return pool

@@ -94,6 +94,8 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Model and memory by GPU type in gres.conf, such as `{a100: "A100:80GB"}`; `gpu` stands for those without a type. Of a type that is but a part of a GPU also that part, as `A100:40GB:0.5`; left out, the name of a MIG instance tells it. A type that is not here is a model of that name, of unknown memory."""
     shared: dict[fields.Name, Annotated[int, msgspec.Meta(ge=0, le=1024)]] = {}
     """By partition, so many GPUs of each node that has shards go to jobs that ask for parts: a pool of their own, `PARTITION-shared`. `lend` names it by that."""
+    labels: dict[fields.Name, fields.PoolLabels] = {}
+    """By partition, what its nodes have in common beyond the site's labels, such as `{gpu-r1: {rack: r1}}`."""
     queues: dict[naming.Key, Account] = {}
     """By [whose work](#whose-work) it is, in whose name it is submitted, such as `{research/*: {account: res, qos: low}, team:vision: {account: vision}}`. `*`: all others."""
     users: dict[fields.Text, User] = {}

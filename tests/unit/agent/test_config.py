@@ -59,6 +59,11 @@ def test_every_field_has_its_meaning() -> None:
     assert site.lend.hours == Hours(18 * 60, 8 * 60, "Europe/Zurich")
 
 
+def test_the_labels_of_a_pool_are_also_those_of_its_shared_gpus() -> None:
+    text = "site: a\npools: [{name: p, model: A100, gpus_per_node: 4, shared: 2, labels: {rack: r1, row: 7}}]"
+    assert [pool.labels for pool in parse(text).site.pools] == [(("rack", "r1"), ("row", "7"))] * 2
+
+
 def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
     pool = parse("site: basel").site.pools[0]
     assert pool.name == "default"

@@ -59,6 +59,19 @@ def test_a_recorded_cluster() -> None:
     )
 
 
+def test_the_labels_of_a_partition_are_those_of_all_its_pools() -> None:
+    nodes = [
+        _node("a", "gpu", gpus={"a100": (4, 0)}),
+        _node("b", "gpu", gpus={"h100": (4, 0)}),
+        _node("c", "all"),
+    ]
+    settings = SlurmSettings(shared_dir=SHARED, labels={"gpu": {"rack": "r1"}})
+    seen, _ = view(settings, nodes, [GPU, ALL], [], (), ())
+    assert {pool.name: dict(pool.labels) for pool in seen.pools} == {
+        "gpu-h100": {"rack": "r1"}, "gpu-a100": {"rack": "r1"}, "all": {},
+    }  # fmt: skip
+
+
 def test_a_node_of_two_partitions_is_lent_once() -> None:
     nodes = [_node("a", "all", "gpu", gpus={"": (4, 1)}), _node("b", "all")]
     seen, _ = view(_settings("gpu", "all"), nodes, [ALL, GPU], [], (), ())
