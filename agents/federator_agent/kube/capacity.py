@@ -141,10 +141,15 @@ class Cluster:
         labels = pod.metadata.labels
         ours = labels.get(PLACEMENT_LABEL, "") if self.ours(pod) else ""
         rank = labels.get(RANK_LABEL, "") if ours else ""
-        size = request_of(pod, self._resources)
-        if ours and DEVICES_NOTE in pod.metadata.annotations:
-            size = msgspec.structs.replace(size, devices=size.devices | _noted(pod))
+        size = self._size(pod) if ours else request_of(pod, self._resources)
         return Use(pod.spec.node_name, size, ours, int(rank) if rank.isdecimal() else 0)
+
+    def _size(self, pod: Pod) -> Size:
+        """Of one of ours, what it asks for by a claim included."""
+        size = request_of(pod, self._resources)
+        if DEVICES_NOTE not in pod.metadata.annotations:
+            return size
+        return msgspec.structs.replace(size, devices=size.devices | _noted(pod))
 
     def ours(self, pod: Pod) -> bool:
         """Whether this agent has made it. Labels alone say nothing: anybody may set them in a namespace of his own."""
@@ -161,7 +166,7 @@ class Cluster:
         for pod in pods:
             asked = asked._replace(objects=asked.objects + 1)
             if not pod.over:
-                size = request_of(pod, self._resources)
+                size = self._size(pod)
                 asked = asked._replace(
                     devices=asked.devices + Counter(size.devices),
                     cpus_milli=asked.cpus_milli + size.cpus_milli,

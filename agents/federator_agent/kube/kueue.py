@@ -5,6 +5,7 @@ ranks that it admits one by one can keep each other waiting for ever. A failed p
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound
 from federator_agent.kube.api import Api, decoded
@@ -12,6 +13,8 @@ from federator_agent.kube.objects import Condition, Meta, Struct, quantity
 
 GATE = "kueue.x-k8s.io/admission"
 GROUP = "/apis/kueue.x-k8s.io"
+DEFAULT = "default"
+"""The LocalQueue of pods that name none, where a namespace has it."""
 PENDING = "Kueue has not admitted them"
 
 
@@ -87,20 +90,24 @@ class _Workload(Struct, frozen=True):
     status: _WorkloadStatus = _WorkloadStatus()
 
 
-def allowed(local: Queue, behind: Queue) -> dict[str, int]:
-    """How much of each extended resource the pods of a LocalQueue may have at once, others' use of its ClusterQueue taken off. What it may borrow without limit is left out."""
-    borrows = bool(behind.spec.cohort or behind.spec.cohort_name)
-    most, endless = Counter[str](), set[str]()
-    quotas = (
-        each for group in behind.spec.resource_groups for flavor in group.flavors for each in flavor.resources
-    )
-    for each in quotas:
-        most[each.name] += int(quantity(each.nominal_quota))
-        if borrows and each.borrowing_limit is None:
-            endless.add(each.name)
-        elif borrows:
-            most[each.name] += int(quantity(each.borrowing_limit or "0"))
-    others = behind.reserved() - local.reserved()
+def allowed(local: Iterable[Queue], behind: Iterable[Queue]) -> dict[str, int]:
+    """How much of each extended resource the pods of these LocalQueues may have at once, others' use of the ClusterQueues behind them taken off. What one of them may borrow without limit is left out."""
+    most, endless, reserved = Counter[str](), set[str](), Counter[str]()
+    for queue in behind:
+        reserved += queue.reserved()
+        borrows = bool(queue.spec.cohort or queue.spec.cohort_name)
+        for each in (
+            quota
+            for group in queue.spec.resource_groups
+            for flavor in group.flavors
+            for quota in flavor.resources
+        ):
+            most[each.name] += int(quantity(each.nominal_quota))
+            if borrows and each.borrowing_limit is None:
+                endless.add(each.name)
+            elif borrows:
+                most[each.name] += int(quantity(each.borrowing_limit or "0"))
+    others = reserved - sum((each.reserved() for each in local), Counter[str]())
     return {
         name: max(0, count - others[name])
         for name, count in most.items()
@@ -108,15 +115,30 @@ def allowed(local: Queue, behind: Queue) -> dict[str, int]:
     }
 
 
-async def devices(api: Api, namespace: str, queue: str) -> dict[str, int]:
-    """What `allowed` says of that LocalQueue; nothing where there is none. Raises `FederatorError`."""
+async def devices(api: Api, namespace: str, queues: Iterable[str], *, others: bool) -> dict[str, int]:
+    """What `allowed` says of those LocalQueues of a namespace that there are. `others`: pods that name no queue are made there, too. Nothing where Kueue holds none, or not all. Raises `FederatorError`."""
     try:
         base = f"{GROUP}/{await _version(api)}"
-        local = decoded(await api.ask("GET", f"{base}/namespaces/{namespace}/localqueues/{queue}"), Queue)
-        behind = decoded(await api.ask("GET", f"{base}/clusterqueues/{local.spec.cluster_queue}"), Queue)
     except NotFound:
         return {}
-    return allowed(local, behind)
+
+    async def queue(path: str) -> Queue | None:
+        try:
+            return decoded(await api.ask("GET", f"{base}/{path}"), Queue)
+        except NotFound:
+            return None
+
+    names = dict.fromkeys((*queues, *([DEFAULT] if others else ())))
+    found = {
+        name: each for name in names if (each := await queue(f"namespaces/{namespace}/localqueues/{name}"))
+    }
+    if others and DEFAULT not in found:
+        return {}
+    behind = {
+        each.spec.cluster_queue: await queue(f"clusterqueues/{each.spec.cluster_queue}")
+        for each in found.values()
+    }
+    return allowed(found.values(), filter(None, behind.values()))
 
 
 async def _version(api: Api) -> str:

@@ -106,14 +106,14 @@ class Preparation:
                 await self._pods.create_service(manifests.service(record, site, home))
                 await self._pods.create_policy(manifests.network_policy(record, site, home))
             made = self._manifests(record, spec, place)
+            labels = manifests.labels(record, site)
+            if spec.resources.gpus.count and class_of(place.resource):
+                await self._pods.create_claims(dra.ask(made, record.entry.placement, place.resource, labels))
+            # Last: of a resource that nodes do not publish a scheduler would wait for ever to have enough.
             if (gang := self._settings.gang_scheduler) is not None:
-                labels = manifests.labels(record, site)
                 group = join(made, gang, record.entry.placement, record.entry.whose, labels)
                 if group is not None:
                     await self._pods.create_group(gang, group)
-            if spec.resources.gpus.count and class_of(place.resource):
-                labels = manifests.labels(record, site)
-                await self._pods.create_claims(dra.ask(made, record.entry.placement, place.resource, labels))
             await self._make(record.entry.placement, made)
         except (Forbidden, Invalid) as error:
             raise StagingRefused(f"the cluster does not take its pods: {error}") from None

@@ -1,4 +1,4 @@
-"""What the namespace of jobs may have at all, whatever is free on nodes: its ResourceQuotas and LimitRanges, and the quota of Kueue's ClusterQueue.
+"""What the namespaces of jobs may have at all, whatever is free on nodes: their ResourceQuotas and LimitRanges, and the quota of Kueue's ClusterQueues.
 
 They are read now and then, and not watched: people change them by the month. What is read is for reports and for the limits of containers; the cluster itself
 holds its quotas, and a pod that comes too late for one is refused with its words.
@@ -17,7 +17,7 @@ from federator.kernel.errors import FederatorError, Forbidden
 from federator_agent.kube import kueue
 from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.objects import LimitRange, Quota, QuotaSpec, Struct, mib, milli, quantity
-from federator_agent.kube.settings import KubeSettings
+from federator_agent.kube.settings import KubeSettings, resource_of
 
 EVERY_S = 10.0
 UNREADABLE_EVERY_S = 300.0
@@ -25,7 +25,7 @@ UNREADABLE_EVERY_S = 300.0
 _KINDS = ("cpu", "memory")
 _LEAST = {"cpu": "10m", "memory": "32Mi"}
 """What a container that asks for nothing asks for where the namespace wants it to ask for something."""
-_GPUS = "requests."
+_REQUESTS, _OF_CLASS = "requests.", ".deviceclass.resource.k8s.io/devices"
 log = logging.getLogger("federator_agent.kube")
 T = TypeVar("T")
 
@@ -78,17 +78,15 @@ def allowance(
     priority_class: str,
     ours: Asked = NOTHING,
 ) -> Allowance:
-    """All of them together: of each thing the least that our pods may have, others' use of it taken off. `kueue_devices`: what Kueue's queue allows; `ours`: at the moment when the quotas were read."""
+    """All of them together: of each thing the least that our pods may have, others' use of it taken off. `kueue_devices`: what Kueue's queues allow; `ours`: at the moment when the quotas were read."""
     counted = [each for each in quotas if _counts(each.spec, priority_class)]
     lines = [line for each in ranges for line in each.spec.limits if line.type in ("Container", "Pod")]
     devices = dict(kueue_devices)
-    for resource in {
-        name for each in counted for name in each.spec.hard if name.startswith(_GPUS) and "/" in name
-    }:
-        name = resource.removeprefix(_GPUS)
-        count = _left(counted, lambda text: int(quantity(text)), ours.devices[name], resource)
-        if count is not None:
-            devices[name] = min(count, devices.get(name, count))
+    for entry in {name for each in counted for name in each.spec.hard}:
+        device = _device(entry)
+        count = _left(counted, lambda text: int(quantity(text)), ours.devices[device], entry)
+        if device and count is not None:
+            devices[device] = min(count, devices.get(device, count))
     limited = {name for name in _KINDS if any(f"limits.{name}" in each.spec.hard for each in counted)}
     limited |= {name for line in lines for name in _KINDS if name in line.max or name in line.default}
     strict = {name for line in lines for name in _KINDS if name in line.max_limit_request_ratio}
@@ -115,6 +113,13 @@ def allowance(
         least=least,
         limited=frozenset(limited | strict),
     )
+
+
+def _device(entry: str) -> str:
+    """The extended resource that an entry of a quota is of; empty: it is of something else. A class of devices counts as its own."""
+    if entry.endswith(_OF_CLASS):
+        return resource_of(entry.removesuffix(_OF_CLASS))
+    return entry.removeprefix(_REQUESTS) if entry.startswith(_REQUESTS) and "/" in entry else ""
 
 
 def _counts(spec: QuotaSpec, priority_class: str) -> bool:
@@ -179,11 +184,12 @@ class Quotas:
         quotas = await self._objects(home, "resourcequotas", _Quotas)
         ranges = await self._objects(home, "limitranges", _LimitRanges)
         ours, devices = self._ours(home), dict[str, int]()
-        if settings.kueue_queue and not settings.kueue_queues:
-            try:
-                devices = await kueue.devices(self._api, home, settings.kueue_queue)
-            except Forbidden as error:
-                log.debug("Kueue's quota cannot be read: %s", error)
+        try:
+            devices = await kueue.devices(
+                self._api, home, settings.local_queues(), others=settings.unqueued(home)
+            )
+        except Forbidden as error:
+            log.debug("Kueue's quota cannot be read: %s", error)
         return allowance(quotas.items, ranges.items, devices, settings.priority_class, ours)
 
     async def _objects(self, home: str, plural: str, kind: type[T]) -> T:

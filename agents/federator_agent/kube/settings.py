@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 
 from federator.kernel.errors import Invalid
-from federator.model.whose import Whose
+from federator.model.whose import EVERYBODY, Whose
 from federator.wire import fields
 from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, Model, read_accelerators
 from federator.wire.records import decode
@@ -228,6 +228,14 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def local_queue(self, whose: Whose) -> str:
         """The local queue of Kueue for such pods; empty: none is named."""
         return naming.said_of(self.kueue_queues, whose) or self.kueue_queue
+
+    def local_queues(self) -> tuple[str, ...]:
+        """All local queues that are named, each once."""
+        return tuple(dict.fromkeys(filter(None, (self.kueue_queue, *self.kueue_queues.values()))))
+
+    def unqueued(self, home: str) -> bool:
+        """Whether some pods of a namespace name no local queue."""
+        return home == self.namespace and not self.kueue_queue and EVERYBODY not in self.kueue_queues
 
     def templates(self, whose: Whose) -> tuple[dict[str, Any], ...]:
         """What is laid over such pods, the last one on top."""

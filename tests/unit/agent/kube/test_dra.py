@@ -1,9 +1,11 @@
 """GPUs that a cluster hands out by dynamic resource allocation: what drivers publish is counted, what claims hold is taken off, and pods ask by a claim."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -26,6 +28,8 @@ from federator_agent.kube.capacity import (
 )
 from federator_agent.kube.dra import Claim, Dra, Held, Offer, Slice
 from federator_agent.kube.objects import Node, Pod
+from federator_agent.kube.preparation import Preparation
+from federator_agent.kube.quotas import UNBOUNDED
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check, resource_of
 from tests.support.waiting import until
 from tests.unit.agent.worlds import entry
@@ -202,6 +206,57 @@ def test_pods_ask_by_a_claim_of_one_template() -> None:
         assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["spec"][
             "tolerations"
         ]
+
+
+class Making:
+    """Notes what is made beside the pods of a placement, and the pods."""
+
+    def __init__(self) -> None:
+        self.nodes = SimpleNamespace(items={})
+        self.groups: list[dict[str, Any]] = []
+        self.pods: list[dict[str, Any]] = []
+
+    async def create_group(self, _gang: object, group: dict[str, Any]) -> None:
+        self.groups.append(group)
+
+    async def create(self, pod: dict[str, Any]) -> None:
+        self.pods.append(pod)
+
+    async def _nothing(self, _made: object) -> None:
+        pass
+
+    create_service = create_policy = create_claims = _nothing
+
+
+@pytest.mark.parametrize("kind", ["volcano", "yunikorn"])
+async def test_no_gang_waits_for_a_resource_that_no_node_publishes(kind: str) -> None:
+    """A class's extended resource is in no node's capacity: such a gang would never start."""
+    document = {
+        "image": "i",
+        "pools": [{"name": "h100", "selector": {}, "device_class": DRIVER}],
+        "gang_scheduler": {"kind": kind},
+    }
+    settings = decode(document, KubeSettings, "$.kube")
+    resources = Resources(gpus=Accelerators(count=2), cpus_milli=1000, memory_mib=1024)
+    spec = JobSpec(name="job", run="x", nodes=2, resources=resources)
+    slots = tuple(Slot(rank, "h100", "n", (), 1000, 1024) for rank in range(2))
+    record = Record(entry=entry("p1", spec, pool="h100"), phase=Phase.STAGING, slots=slots)
+    making = Making()
+    around: Any = SimpleNamespace(site="here", secrets={}, gang_secret=lambda *_: "")
+    pods: Any = making
+    nothing: Any = SimpleNamespace()
+    quotas: Any = SimpleNamespace(of=lambda _home: UNBOUNDED)
+    preparing = Preparation(nothing, pods, nothing, around, settings, Cluster(settings, "here"), quotas)
+    await preparing._create(record, spec)
+    assert len(making.pods) == 2
+    notes = [pod["metadata"]["annotations"] for pod in making.pods]
+    assert dra.DEVICES_NOTE in notes[0]
+    if kind == "volcano":
+        (group,) = making.groups
+        assert group["spec"]["minResources"] == {"cpu": "2000m", "memory": "2048Mi"}
+    else:
+        (group,) = json.loads(notes[0]["yunikorn.apache.org/task-groups"])
+        assert group["minResource"] == {"cpu": "1000m", "memory": "1024Mi"}
 
 
 def test_a_class_does_not_go_with_a_resource_or_parts() -> None:

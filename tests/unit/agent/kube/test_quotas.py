@@ -10,11 +10,11 @@ from federator.kernel.errors import Forbidden, NotFound
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator_agent.core.lent_capacity import Site, Slot, lent_gpus
 from federator_agent.core.state import Phase, Record
-from federator_agent.kube import kueue, manifests
+from federator_agent.kube import dra, kueue, manifests
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, PoolPlace
 from federator_agent.kube.objects import LimitRange, Node, Pod, PodStatus, Quota
 from federator_agent.kube.quotas import NOTHING, Allowance, Quotas, allowance
-from federator_agent.kube.settings import KubeSettings
+from federator_agent.kube.settings import KubeSettings, resource_of
 from federator_agent.staging_errors import StagingRefused
 from tests.unit.agent.worlds import entry
 
@@ -79,6 +79,20 @@ def test_what_others_use_of_it_can_never_be_had() -> None:
     assert (allowed.devices, allowed.cpus_milli) == ({GPU: 4}, 4000)
     assert _seen(allowed)[:2] == (4, 4)
     assert _seen(allowed, _pod(1, placement="p1"))[:2] == (4, 3)
+
+
+def test_a_quota_of_a_class_of_devices_counts_as_gpus() -> None:
+    """Whoever wrote it by the class's own entry was offered all that nodes have."""
+    resource = resource_of("gpu.nvidia.com")
+    pod = _pod(0, placement="p1")
+    noted = {dra.DEVICES_NOTE: msgspec.json.encode({resource: 2}).decode()}
+    pod = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=noted))
+    ours = CLUSTER.asked([pod])
+    assert ours.devices[resource] == 2, "what it asks for by its claim"
+    entry = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+    assert allowance([_quota({entry: "6"}, {entry: "3"})], [], {}, "", ours).devices == {resource: 5}
+    both = _quota({entry: "6", f"requests.{resource}": "4"}, {entry: "3", f"requests.{resource}": "3"})
+    assert allowance([both], [], {}, "", ours).devices == {resource: 3}
 
 
 def test_pods_that_have_ended_count_where_objects_are_counted() -> None:
@@ -214,8 +228,58 @@ async def test_the_quota_of_a_cluster_queue_less_what_other_queues_hold_of_it(
                 raise NotFound(path)
             return msgspec.json.encode(answers[path])
 
-    assert await kueue.devices(Api(), "ns", "gpus") == devices  # type: ignore[arg-type]
-    assert await kueue.devices(Api(), "ns", "none") == {}  # type: ignore[arg-type]
+    api: Any = Api()
+    assert await kueue.devices(api, "ns", ["gpus"], others=False) == devices
+    assert await kueue.devices(api, "ns", ["none"], others=False) == {}
+    assert await kueue.devices(api, "ns", ["gpus"], others=True) == {}, "Kueue holds no pod without a queue"
+
+
+class Kueues:
+    """An API server with Kueue on it: of each LocalQueue its ClusterQueue, of each of these its GPUs."""
+
+    def __init__(self, local: dict[str, str], behind: dict[str, int]) -> None:
+        self._local, self._behind = local, behind
+
+    async def ask(self, _method: str, path: str) -> bytes:
+        kind, name = path.split("/")[-2:]
+        if path == kueue.GROUP:
+            return msgspec.json.encode({"preferredVersion": {"version": "v1beta2"}})
+        if kind == "localqueues" and name in self._local:
+            return msgspec.json.encode({"spec": {"clusterQueue": self._local[name]}})
+        if kind == "clusterqueues":
+            quota = {"name": GPU, "nominalQuota": str(self._behind[name])}
+            return msgspec.json.encode({"spec": {"resourceGroups": [{"flavors": [{"resources": [quota]}]}]}})
+        if name in ("resourcequotas", "limitranges"):
+            return b"{}"
+        raise NotFound(path)
+
+
+async def _read(api: Any, settings: KubeSettings) -> Quotas:
+    """What is allowed, read once."""
+    read = Quotas(api, settings, lambda _home: NOTHING)
+    told = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(read.run(told.set))
+        try:
+            await asyncio.wait_for(told.wait(), 10.0)
+        finally:
+            reading.cancel()
+    return read
+
+
+async def test_teams_have_together_what_their_cluster_queues_have() -> None:
+    api = Kueues({"vision": "a", "speech": "b", "text": "b"}, {"a": 4, "b": 2})
+    queues = {"team:vision": "vision", "team:speech": "speech", "team:text": "text", "team:gone": "gone"}
+    settings = KubeSettings(image="i", kueue_queues=queues | {"*": "text"})
+    assert (await _read(api, settings)).now.devices == {GPU: 6}
+
+
+async def test_a_queue_named_default_holds_pods_that_name_none() -> None:
+    read = await _read(Kueues({"default": "a"}, {"a": 4}), KubeSettings(image="i"))
+    assert read.now.devices == {GPU: 4}
+    one = KubeSettings(image="i", kueue_queues={"team:vision": "vision"})
+    api = Kueues({"vision": "a", "default": "b"}, {"a": 4, "b": 2})
+    assert (await _read(api, one)).now.devices == {GPU: 6}
 
 
 async def test_a_queue_that_may_not_be_read_is_said() -> None:
@@ -224,7 +288,7 @@ async def test_a_queue_that_may_not_be_read_is_said() -> None:
             raise Forbidden(path)
 
     with pytest.raises(Forbidden):
-        await kueue.devices(Api(), "ns", "gpus")  # type: ignore[arg-type]
+        await kueue.devices(Api(), "ns", ["gpus"], others=False)  # type: ignore[arg-type]
 
 
 async def test_of_several_namespaces_what_one_of_them_allows_is_offered_and_each_has_its_own_rules() -> None:
@@ -235,6 +299,8 @@ async def test_of_several_namespaces_what_one_of_them_allows_is_offered_and_each
 
     class Api:
         async def ask(self, _method: str, path: str) -> bytes:
+            if path == kueue.GROUP:
+                raise NotFound(path)
             home, plural = path.split("/")[4:]
             items: list[Any] = [{"spec": {"hard": quotas[home]}}] if plural == "resourcequotas" else []
             if plural == "limitranges" and home == "vision":
@@ -242,13 +308,7 @@ async def test_of_several_namespaces_what_one_of_them_allows_is_offered_and_each
             return msgspec.json.encode({"items": items})
 
     settings = KubeSettings(image="i", namespace="jobs", namespaces={"team:vision": "vision"})
-    api: Any = Api()
-    read = Quotas(api, settings, lambda _home: NOTHING)
-    told = asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
-        reading = tasks.create_task(read.run(told.set))
-        await told.wait()
-        reading.cancel()
+    read = await _read(Api(), settings)
     assert read.now.devices == {"nvidia.com/gpu": 4}
     assert read.now.pods is None
     assert not read.now.limited
