@@ -8,7 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from federator.kernel.errors import Invalid
+from federator.model.jobs import WHOLE_MILLI
 from federator.wire import fields
+from federator.wire.accelerators import read_accelerators
 from federator.wire.faults import read_whole, told_in
 from federator.wire.records import decode
 from federator.wire.yamltext import read_document
@@ -25,6 +27,18 @@ def _namespace(value: object, path: str) -> str:
 
 
 NamespaceName = Annotated[str, fields.written(_namespace, "research", pattern=f"^{_NAME.pattern}$")]
+
+
+def _part(value: object, path: str) -> int:
+    if value == 1:
+        return WHOLE_MILLI
+    share = read_accelerators(value, path).share_milli
+    if not share:
+        raise Invalid(f"{value!r} is no part of a GPU", field=path, remedy="write 1, or for example 0.25")
+    return share
+
+
+Part = Annotated[int, fields.written(_part, "1", "0.25", type=["number", "string"])]
 
 
 class Tenant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,6 +66,8 @@ class MultiKueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The name of the `AdmissionCheck` whose controller is MultiKueue: Workloads that have it are planned."""
     sites: Annotated[tuple[fields.Name, ...], Meta(min_length=1), fields.alone(20)]
     """The sites that stand for its clusters: those whose site file has `multikueue`."""
+    devices: Annotated[dict[str, Part], Meta(max_length=100)] = {}
+    """What is a GPU beside `nvidia.com/gpu`, MIG instances and extended resources of device classes: by the name of a resource, one of Kueue's `deviceClassMappings` for instance, which part of a GPU each unit is, such as `{whole-gpus: 1, nvidia.com/gpu.shared: 0.25}`."""
 
 
 class OperatorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,25 +8,26 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.kernel.errors import FederatorError, Permanent
-from federator.model.jobs import TERMINAL, JobStatus
+from federator.model.jobs import TERMINAL, WHOLE_MILLI, JobStatus
 from federator.operator.events import About, Events
 from federator.operator.settings import MultiKueue, OperatorFile
 from federator.operator.submissions import Submissions
 from federator.wire.http import JobRow
 from federator_agent.kube.api import Api
-from federator_agent.kube.capacity import request_of
+from federator_agent.kube.capacity import Size, request_of
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.objects import Meta as PodMeta
-from federator_agent.kube.objects import Pod, PodSpec, Struct
-from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL
+from federator_agent.kube.objects import Pod, PodSpec, Struct, quantity
+from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, class_of
+from federator_agent.mig import mig
 from federator_agent.multikueue.workloads import (
     GROUP,
     NAME_LABEL,
@@ -34,6 +35,7 @@ from federator_agent.multikueue.workloads import (
     RETRY,
     TURN_LABEL,
     UID_LABEL,
+    Status,
     Workload,
     base,
 )
@@ -59,6 +61,7 @@ class _Template(Struct, frozen=True):
 class PodSet(Struct, frozen=True):
     """Pods of one shape."""
 
+    name: str = ""
     count: int = 1
     template: _Template = _Template()
 
@@ -69,10 +72,36 @@ class _Spec(Struct, frozen=True):
     maximum_execution_time_seconds: int | None = None
 
 
+class _Assignment(Struct, frozen=True):
+    name: str = ""
+    count: int = 1
+    resource_usage: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Of all its pods, as Kueue counts them: what they ask for by claims, too."""
+
+
+class _Admission(Struct, frozen=True):
+    pod_set_assignments: tuple[_Assignment, ...] = ()
+
+
+class _Status(Status, frozen=True):
+    admission: _Admission | None = None
+
+
 class Queued(Workload, frozen=True):
-    """A Workload with what it asks for."""
+    """A Workload with what it asks for, and what the manager holds for it."""
 
     spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    def held(self, pod_set: str) -> dict[str, int]:
+        """Units of each resource that are held for each pod of a set."""
+        given = self.status.admission.pod_set_assignments if self.status.admission else ()
+        return {
+            resource: math.ceil(quantity(text) / max(1, each.count))
+            for each in given
+            if each.name == pod_set
+            for resource, text in each.resource_usage.items()
+        }
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -93,33 +122,31 @@ def planned(workload: Queued, settings: MultiKueue, queue: str | None) -> Planne
     """Whether a job should stand for it now, and which."""
     state = workload.check(settings.check)
     wanted = workload.turn and workload.ended is None and state and state not in (RETRY, "Rejected")
-    document = document_of(workload, settings.sites, queue) if wanted else None
+    document = document_of(workload, settings, queue) if wanted else None
     return Planned(workload.metadata.name, workload.metadata.uid, workload.ended is not None, document)
 
 
-def document_of(workload: Queued, sites: Sequence[str], queue: str | None) -> dict[str, Any]:
-    """The job file. Where some of its pods have GPUs, those count, and each of them as the largest."""
+def document_of(workload: Queued, settings: MultiKueue, queue: str | None) -> dict[str, Any]:
+    """The job file. Where some of its pods have GPUs or parts of such, those count, and each of them as the largest."""
     meta, spec = workload.metadata, workload.spec
-    sizes = [
-        (each, request_of(Pod(metadata=PodMeta(), spec=each.template.spec), (GPU_RESOURCE,)))
-        for each in spec.pod_sets
-    ]
-    with_gpus = [(each, size) for each, size in sizes if size.devices.get(GPU_RESOURCE)]
-    counted = with_gpus or sizes
-    gpus = max((size.devices.get(GPU_RESOURCE, 0) for _, size in counted), default=0)
-    products = {each.template.spec.node_selector.get(PRODUCT_LABEL, "") for each, _ in counted}
-    model = Gpu(0, products.pop()).model.upper() if len(products) == 1 and "" not in products else ""
-    resources: dict[str, Any] = {"cpus": max((size.cpus_milli for _, size in counted), default=0) / 1000}
-    if gpus:
+    sizes = [_sized(workload, each, settings.devices) for each in spec.pod_sets]
+    counted = [each for each in sizes if each.gpus_milli] or sizes
+    gpus_milli = max((each.gpus_milli for each in counted), default=0)
+    models = {each.model for each in counted}
+    model = models.pop() if len(models) == 1 else ""
+    resources: dict[str, Any] = {"cpus": max((each.size.cpus_milli for each in counted), default=0) / 1000}
+    if gpus_milli:
+        whole = math.ceil(gpus_milli / WHOLE_MILLI)
+        gpus = whole if gpus_milli >= WHOLE_MILLI else gpus_milli / WHOLE_MILLI
         resources["gpus"] = f"{model}:{gpus}" if model else gpus
-    if memory_mib := max((size.memory_mib for _, size in counted), default=0):
+    if memory_mib := max((each.size.memory_mib for each in counted), default=0):
         resources["memory"] = f"{memory_mib}MiB"
     document: dict[str, Any] = {
         "name": meta.name[:63].rstrip("-."),
         "run": NOT_HERE,
-        "nodes": max(1, sum(each.count for each, _ in counted)),
+        "nodes": max(1, sum(each.pods for each in counted)),
         "resources": resources,
-        "placement": {"sites": list(sites)},
+        "placement": {"sites": list(settings.sites)},
         "retry": {"on": [], "max": 0},
         "labels": {
             NAMESPACE_LABEL: meta.namespace,
@@ -136,6 +163,40 @@ def document_of(workload: Queued, sites: Sequence[str], queue: str | None) -> di
     if spec.maximum_execution_time_seconds:
         document["max_duration"] = f"{math.ceil(spec.maximum_execution_time_seconds)}s"
     return document
+
+
+class _Sized(NamedTuple):
+    """Pods of one shape: how many, and what each asks for."""
+
+    pods: int
+    size: Size
+    gpus_milli: int
+    model: str
+    """Of its GPUs; empty: any."""
+
+
+def _sized(workload: Queued, pods: PodSet, devices: Mapping[str, int]) -> _Sized:
+    """`devices`: thousandths of a GPU, by the name of the resource."""
+    inner = pods.template.spec
+    classes = {name for each in inner.containers for name in each.resources.requests if class_of(name)}
+    size = request_of(Pod(metadata=PodMeta(), spec=inner), classes | devices.keys())
+    product = inner.node_selector.get(PRODUCT_LABEL, "")
+    model = Gpu(0, product).model.upper() if product else ""
+    held = {name: count for name, count in workload.held(pods.name).items() if name in devices}
+    gpus_milli = sum(
+        count * _milli_of(name, model, devices) for name, count in (held | size.devices).items() if count
+    )
+    return _Sized(pods.count, size, gpus_milli, model)
+
+
+def _milli_of(resource: str, model: str, devices: Mapping[str, int]) -> int:
+    """Thousandths of a GPU that a unit of a resource is; 0: it is none."""
+    if resource in devices:
+        return devices[resource]
+    if resource == GPU_RESOURCE or class_of(resource):
+        return WHOLE_MILLI
+    part = mig(resource, model)
+    return min(WHOLE_MILLI, part.milli) if part else 0
 
 
 class _Asked(msgspec.Struct, frozen=True):

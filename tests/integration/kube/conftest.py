@@ -76,8 +76,11 @@ class KubeAgent(AgentProcess):
     def evict(self, placement: str, rank: int = 0) -> None:
         """What `kubectl drain` does to each pod of a node."""
         name = f"{placement}-{rank}"
+        policies = self.testbed.admin.find("/apis/policy")
+        assert policies is not None
+        served = [each["version"] for each in policies["versions"]]
         eviction = {
-            "apiVersion": "policy/v1beta1",
+            "apiVersion": f"policy/{'v1' if 'v1' in served else 'v1beta1'}",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": NAMESPACE},
         }

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from federator.kernel.errors import Forbidden
@@ -20,6 +21,7 @@ from federator_agent.multikueue.workloads import TURN_LABEL, UID_LABEL
 from tests.unit.operator.fake_cluster import FakeApi, FakeDispatcher
 
 SETTINGS = MultiKueue(check="multikueue", sites=("north", "south"))
+ONE = MultiKueue(check="multikueue", sites=("north",))
 FILE = OperatorFile(
     dispatcher="http://x", namespaces={"n": Tenant(token_file=Path("/t"))}, multikueue=SETTINGS
 )
@@ -40,6 +42,7 @@ def workload(
     name: str = "w",
     state: str = "Pending",
     conditions: Sequence[Any] = (HELD,),
+    admission: dict[str, Any] | None = None,
     **spec: Any,
 ) -> Queued:
     """As the API server has it."""
@@ -48,6 +51,7 @@ def workload(
         "spec": {"podSets": list(pod_sets or [pods(1)])} | spec,
         "status": {
             "conditions": list(conditions),
+            "admission": admission,
             "admissionChecks": [{"name": "multikueue", "state": state}],
         },
     }
@@ -56,9 +60,7 @@ def workload(
 
 def test_a_workload_is_a_job_file_that_the_dispatcher_reads() -> None:
     launcher, ranks = pods(cpus="500m"), pods(8, 4, "NVIDIA-A100-SXM4-80GB")
-    document = document_of(
-        workload(launcher, ranks, priority=70, maximumExecutionTimeSeconds=3600), ("north",), "q"
-    )
+    document = document_of(workload(launcher, ranks, priority=70, maximumExecutionTimeSeconds=3600), ONE, "q")
     request = read_job(document, now=0.0)
     spec = request.spec
     assert (spec.nodes, spec.resources.gpus.count, spec.resources.gpus.models) == (4, 8, ("A100",))
@@ -66,8 +68,39 @@ def test_a_workload_is_a_job_file_that_the_dispatcher_reads() -> None:
     assert (request.queue, request.priority, request.max_duration_s) == ("q", 70, 3600.0)
     assert spec.placement.sites == ("north",)
     assert request.client_id == "uid-w.2026-01-01T00:00:00Z"
-    without = read_job(document_of(workload(pods(), pods(count=2), priority=-5), ("north",), None), now=0.0)
+    without = read_job(document_of(workload(pods(), pods(count=2), priority=-5), ONE, None), now=0.0)
     assert (without.spec.nodes, without.spec.resources.gpus.count, without.priority) == (3, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("requests", "product", "gpus"),
+    [
+        ({"nvidia.com/mig-1g.10gb": "1"}, "NVIDIA-A100-SXM4-80GB", (1, 143, ("A100",))),
+        ({"nvidia.com/mig-3g.40gb": "3"}, "", (2, 0, ())),
+        ({"nvidia.com/gpu.shared": "1"}, "", (1, 250, ())),
+        ({"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "4"}, "", (4, 0, ())),
+        ({"example.com/fpga": "4"}, "", (0, 0, ())),
+    ],
+)
+def test_parts_and_classes_of_devices_are_gpus_too(
+    requests: dict[str, str], product: str, gpus: tuple[int, int, tuple[str, ...]]
+) -> None:
+    """Planned as work without GPUs they went to clusters that had none free."""
+    asked = pods(product=product)
+    asked["template"]["spec"]["containers"][0]["resources"]["requests"] |= requests
+    settings = msgspec.structs.replace(ONE, devices={"nvidia.com/gpu.shared": 250})
+    found = read_job(document_of(workload(asked), settings, None), now=0.0).spec.resources.gpus
+    assert (found.count, found.share_milli or 0, found.models) == gpus
+
+
+def test_what_pods_claim_counts_as_kueue_counts_it() -> None:
+    held = {"name": "main", "count": 2, "resourceUsage": {"whole-gpus": "8", "cpu": "4"}}
+    asked = workload(pods(count=2) | {"name": "main"}, admission={"podSetAssignments": [held]})
+    spec = read_job(
+        document_of(asked, msgspec.structs.replace(ONE, devices={"whole-gpus": 1000}), None), now=0.0
+    ).spec
+    assert (spec.nodes, spec.resources.gpus.count) == (2, 4)
+    assert document_of(asked, ONE, None)["resources"].get("gpus") is None
 
 
 @pytest.mark.parametrize(
@@ -200,7 +233,7 @@ async def test_a_workload_whose_job_was_cancelled_before_it_has_another_after_a_
 
 async def test_an_operator_that_has_begun_anew_finds_the_number_of_the_next_job(clock: Clock) -> None:
     world, name = World(), "uid-w.2026-01-01T00:00:00Z"
-    document = document_of(workload(), SETTINGS.sites, None)
+    document = document_of(workload(), SETTINGS, None)
     world.dispatcher.documents = {key: document | {"client_id": key} for key in (name, f"{name}.1")}
     world.has(workload())
     for _ in range(4):
