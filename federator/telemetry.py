@@ -20,7 +20,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from federator.model.spans import JOB_ID, trace_id
+from federator.kernel.logs import trace_in
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECRET_FIELDS = frozenset({"authorization", "secret", "token", "ticket", "user_data", "signature", "env"})
@@ -113,6 +113,18 @@ CATALOGUE = (
     Metric("federator_site_gpus", MetricType.GAUGE, "GPUs that a site lends.", ("site",)),
     Metric("federator_site_busy_gpus", MetricType.GAUGE, "Lent GPUs that are busy.", ("site",)),
     Metric(
+        "federator_site_sick_gpus",
+        MetricType.GAUGE,
+        "GPUs of a site that take no new work until they are well; its page says why.",
+        ("site",),
+    ),
+    Metric(
+        "federator_site_gpu_use_ratio",
+        MetricType.GAUGE,
+        "How busy the GPUs that jobs hold at a site really are, on average, by the word of their driver; absent where none says.",
+        ("site",),
+    ),
+    Metric(
         "federator_site_report_age_seconds",
         MetricType.GAUGE,
         "Since when a site's newest report was made; absent for one that never reported.",
@@ -129,6 +141,12 @@ CATALOGUE = (
         MetricType.GAUGE,
         "GPUs that jobs of a queue hold, parts of one as parts.",
         ("queue",),
+    ),
+    Metric(
+        "federator_team_gpus",
+        MetricType.GAUGE,
+        "GPUs that jobs of a team hold, parts of one as parts. The 100 teams with most; what all others hold is of `(others)`.",
+        ("team",),
     ),
     Metric(
         "federator_queue_guaranteed_gpus",
@@ -351,9 +369,8 @@ def hide_secrets(_logger: Any, _method: str, line: Any) -> Any:
 
 def name_trace(_logger: Any, _method: str, line: Any) -> Any:
     """A processor that adds the trace of the job that a line is about: of the one that it names, if it names just one."""
-    found = {each for value in line.values() if isinstance(value, str) for each in JOB_ID.findall(value)}
-    if len(found) == 1:
-        line["trace_id"] = f"{trace_id(found.pop()):032x}"
+    if trace := trace_in(value for value in line.values() if isinstance(value, str)):
+        line["trace_id"] = trace
     return line
 
 

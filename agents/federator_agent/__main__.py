@@ -5,6 +5,7 @@ import logging
 import sys
 from pathlib import Path
 
+from federator.kernel import logs
 from federator.kernel.errors import FederatorError
 
 VERBS = (
@@ -22,11 +23,7 @@ VERBS = (
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; its exit code: 0 done, 1 cannot, 2 wrong usage."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    logs.configure(level=logging.DEBUG if options.verbose else logging.INFO)
     from federator_agent import commands
 
     code = 1

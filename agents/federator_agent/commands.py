@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from federator.kernel import systemd
+from federator.kernel import logs, systemd
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
 from federator.kernel.quantities import format_instant, format_mib
@@ -136,6 +136,8 @@ def serve(options: argparse.Namespace) -> int:
     if _reloads():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heeded
     settings = load(options.config)
+    level = logging.getLogger().level
+    logs.configure(level=level, as_json=settings.as_json)
     spool = Spool(settings.state_dir)
     spool.lock()
     (settings.state_dir / ALIVE_FILE).unlink(missing_ok=True)  # of one that was killed
@@ -159,7 +161,9 @@ def serve(options: argparse.Namespace) -> int:
     for line in check_gpus(settings):
         if line.startswith("WARN"):
             log.warning(line.removeprefix("WARN").strip())
-    asyncio.run(_serve(Agent(settings, identity, spool, way), settings, options.config))
+    agent = Agent(settings, identity, spool, way)
+    logs.configure(level=level, as_json=settings.as_json, job_of=agent.job_of)
+    asyncio.run(_serve(agent, settings, options.config))
     return 0
 
 

@@ -64,6 +64,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     host_key: Path | None = None
     """File of the second key, which signs for a change of the agent's key; None: in `state_dir`."""
     clock: str = "system"
+    as_json: bool = False
+    """How logs are written."""
     report_every_s: float | None = None
     """How often to report, in clock seconds; None: as the dispatcher says."""
     join_token: str = ""
@@ -154,6 +156,7 @@ def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> Agent
         join_token=file.join_token if isinstance(file, UserData) else "",
         environment=_passed_on(environ),
         clock=file.clock,
+        as_json=file.log_format == "json",
         ca=file.ca if not file.ca or PEM in file.ca else str(folder / file.ca),
         proxy=file.proxy,
         inputs_cache_bytes=file.inputs_cache,

@@ -177,6 +177,11 @@ class Agent:
             return self._settings.slurm.maps
         return self._kind.name == "local" and self._confinement.apart
 
+    def job_of(self, placement: str) -> str:
+        """Whose a placement is; empty: of none that is known here."""
+        record = self.state.records.get(placement)
+        return record.entry.job if record else ""
+
     def _running(self, placement: str, rank: int) -> tuple[Record, JobSpec] | None:
         """What a rank that runs here is of."""
         record = self.state.records.get(placement)

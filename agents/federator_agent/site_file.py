@@ -5,7 +5,7 @@ Relative paths are of the folder that the file is in.
 
 import re
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, field
@@ -141,6 +141,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """File of the host's second key, made when it joins. It signs for a change of the agent's key: on another disk, or where only root reads, a stolen copy of `state_dir` changes nothing. Left out: `host.key` in `state_dir`."""
     clock: Annotated[str, fields.written(_clock, "system")] = "system"
     """As the dispatcher's; only demonstrations use another. Left out: `system`."""
+    log_format: Literal["text", "json"] = "text"
+    """Of `serve`. `text`: lines for people; `json`: one object a line, with `trace_id` where it is about one job."""
     watch_gpus: bool = True
     """Whether GPUs of this host that ail, or that others use, take no new work."""
     gpu_test: GpuTest | None = None

@@ -1,7 +1,9 @@
 """Health, metrics, and the API's own description: open to everyone who reaches the port."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 from aiohttp import web
@@ -12,6 +14,9 @@ from federator.model.rules import GuaranteeRow
 from federator.telemetry import CONTENT_TYPE, METRICS, Metrics
 from federator.wire.jobfile import JobFile
 from federator.wire.schema import file_schema
+
+MOST_TEAMS, OTHERS = 100, "(others)"
+"""Each label's value is a series of its own, for as long as Prometheus keeps it."""
 
 
 async def alive(_call: Call) -> dict[str, str]:
@@ -47,9 +52,13 @@ def measure(core: Core, into: Metrics) -> None:
         into.forget(name)
         for status, number in by_status.items():
             into.set(name, number, status=status)
-    for name in ("gpus", "busy_gpus", "report_age_seconds"):
+    for name in ("gpus", "busy_gpus", "sick_gpus", "gpu_use_ratio", "report_age_seconds"):
         into.forget(f"federator_site_{name}")
+    used = _gpu_use(core)
     for site in sites:
+        into.set("federator_site_sick_gpus", sum(len(pool.ailing) for pool in site.pools), site=site.name)
+        if site.name in used:
+            into.set("federator_site_gpu_use_ratio", used[site.name], site=site.name)
         into.set("federator_site_gpus", site.gpus, site=site.name)
         into.set("federator_site_busy_gpus", site.busy, site=site.name)
         if site.age_s is not None:
@@ -57,17 +66,30 @@ def measure(core: Core, into: Metrics) -> None:
     _measure_queues(core, into)
 
 
+def _gpu_use(core: Core) -> dict[str, float]:
+    """By site, how busy the GPUs are that our jobs hold, on average; of sites whose drivers say."""
+    found = defaultdict[str, list[int]](list)
+    members = core.records.members
+    for name, _, use in core.inventory.gpu_uses.of_members(members):
+        held = any(placement in core.records.open_placements for placement in use.placements)
+        if held and use.busy_percent is not None:
+            found[members[name].site].append(use.busy_percent)
+    return {site: fmean(percents) / 100 for site, percents in found.items()}
+
+
 def _measure_queues(core: Core, into: Metrics) -> None:
-    """Of each queue itself, those below it left out: sums are for whoever asks."""
+    """Of each queue itself, those below it left out: sums are for whoever asks; and of each team."""
     records, now = core.records, core.clock.now()
     for name in ("jobs", "gpus", "guaranteed_gpus", "oldest_wait_seconds"):
         into.forget(f"federator_queue_{name}")
-    placed, gpus = Counter[str](), defaultdict[str, float](float)
+    placed, gpus, by_team = Counter[str](), defaultdict[str, float](float), defaultdict[str, float](float)
     for placement in records.open_placements.values():
         if not placement.ended:
-            queue = records.jobs[placement.job].queue
-            placed[queue] += 1
-            gpus[queue] += placement.gpus
+            job = records.jobs[placement.job]
+            placed[job.queue] += 1
+            gpus[job.queue] += placement.gpus
+            by_team[job.team] += placement.gpus
+    _measure_teams(by_team, into)
     pending = records.index.pending_by_queue()
     for queue in placed.keys() | pending.keys():
         into.set("federator_queue_jobs", pending.get(queue, 0), queue=queue, status="pending")
@@ -78,6 +100,16 @@ def _measure_queues(core: Core, into: Metrics) -> None:
     for rule in records.policies.rules:
         if isinstance(rule, GuaranteeRow) and not rule.model:
             into.set("federator_queue_guaranteed_gpus", rule.gpus, queue=rule.queue)
+
+
+def _measure_teams(gpus: Mapping[str, float], into: Metrics) -> None:
+    """`gpus`: by team, those of work without a team included, which is nobody's."""
+    into.forget("federator_team_gpus")
+    teams = sorted(((held, team) for team, held in gpus.items() if team), reverse=True)
+    for held, team in teams[:MOST_TEAMS]:
+        into.set("federator_team_gpus", held, team=team)
+    if others := teams[MOST_TEAMS:]:
+        into.set("federator_team_gpus", sum(held for held, _ in others), team=OTHERS)
 
 
 async def job_schema(_call: Call) -> dict[str, Any]:

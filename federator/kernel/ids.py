@@ -6,12 +6,14 @@ specification has it, in lower case behind a short prefix that says what the id 
 """
 
 import hashlib
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from federator.kernel.clock import Clock
 
+JOB_ID = re.compile(r"\bjob-[0-9a-hjkmnp-tv-z]{26}\b")
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 RANDOM_BITS = 80
 LENGTH = 26

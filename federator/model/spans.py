@@ -5,13 +5,10 @@ log and the job itself name the same trace, and nobody has to keep or to send it
 """
 
 import hashlib
-import re
 
 import msgspec
 
-from federator.kernel.ids import value_of
-
-JOB_ID = re.compile(r"\bjob-[0-9a-hjkmnp-tv-z]{26}\b")
+from federator.kernel.ids import JOB_ID, value_of
 
 Attribute = str | int | float | bool
 

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Coroutine
 
+from federator.kernel import logs
 from federator.operator.election import Election
 from federator.operator.loop import Operator
 from federator.operator.settings import OperatorFile
@@ -18,7 +19,7 @@ log = logging.getLogger("federator.operator")
 
 async def serve(file: OperatorFile) -> None:
     """Work whenever this is the one that holds the lease, until SIGTERM or SIGINT."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logs.configure(as_json=file.log_format == "json")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):

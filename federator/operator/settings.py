@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -89,6 +89,8 @@ class OperatorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Beside `FederatedJob` objects. Left out: the cluster is no such manager."""
     policies: Policies | None = None
     """Left out: the federation's policies are nothing to the cluster."""
+    log_format: Literal["text", "json"] = "text"
+    """`text`: lines for people; `json`: one object a line, with `trace_id` where it is about one job."""
     lease_namespace: NamespaceName = "federator"
     """Where operators agree on which of them works. Left out: `federator`."""
     mirror_every: Annotated[float, fields.duration("2s", low_s=0.2, high_s=3600)] = 2.0

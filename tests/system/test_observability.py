@@ -26,7 +26,7 @@ ALERTS = {
 PANELS = {panel["title"]: [each["expr"] for each in panel["targets"]] for panel in DASHBOARD["panels"]}
 WITHOUT_DATA = {
     "GPUs in use", "Budget nearest to its cap", "GPUs in use, by site", "Budgets", "Rentals by status", "Age of reports, by site", "Jobs that run",
-    "GPUs of queues, and what is guaranteed", "Actions of plans, by what became of them", "Turns a minute, by the stage that won",
+    "GPUs of queues, and what is guaranteed", "GPUs of teams", "How busy GPUs that jobs hold are, and sick ones", "Actions of plans, by what became of them", "Turns a minute, by the stage that won",
 }  # fmt: skip
 """Panels of what a dispatcher without sites, budgets and rentals does not have."""
 UP = "federator_leading{instance='d'}"
@@ -45,6 +45,12 @@ RAISED: dict[str, tuple[list[dict[str, str]], list[dict[str, str]]]] = {
     ),
     "FederatorSiteSilent": (
         [_series("federator_site_report_age_seconds{site='a'}", f"400x{LONG}")], [_series("federator_site_report_age_seconds{site='a'}", f"200x{LONG}")],
+    ),
+    "FederatorGpusSick": ([_series("federator_site_sick_gpus{site='a'}", f"1x{LONG}")], [_series("federator_site_sick_gpus{site='a'}", f"0x{LONG}")]),
+    "FederatorGpusHeldAndNotUsed": (
+        [_series("federator_site_gpu_use_ratio{site='a'}", f"0.02x{LONG}"), _series("federator_site_busy_gpus{site='a'}", f"4x{LONG}")],
+        [_series("federator_site_gpu_use_ratio{site='a'}", f"0.5x{LONG}"), _series("federator_site_busy_gpus{site='a'}", f"4x{LONG}"),
+         _series("federator_site_gpu_use_ratio{site='b'}", f"0.02x{LONG}"), _series("federator_site_busy_gpus{site='b'}", f"0x{LONG}")],
     ),
     "FederatorQueueStuck": (
         [_series("federator_queue_oldest_wait_seconds{queue='q'}", f"90000x{LONG}"), _series("federator_queue_jobs{queue='q',status='placed'}", f"0x{LONG}")],

@@ -65,6 +65,9 @@ class FakeDispatcher:
         self.acknowledge = True
         self.refuse: Refusal | None = None
         self.blob_gets = 0
+        self.blobs_come = asyncio.Event()
+        """Cleared: whoever asks for a blob waits."""
+        self.blobs_come.set()
         self.fail_logs = 0
         """So many log uploads are answered 503 after half of them is stored."""
         self.port = 0
@@ -264,6 +267,7 @@ class FakeDispatcher:
 
     async def _blob(self, request: web.Request) -> web.Response:
         self.blob_gets += 1
+        await self.blobs_come.wait()
         data = self.blobs.get(request.match_info["hash"])
         if not self._allowed(request) or data is None:
             return web.json_response({"detail": "no such blob"}, status=404)

@@ -1,6 +1,7 @@
 """The agent is killed while work runs: nothing runs twice, nothing is lost, and every exit code is the true one."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -9,13 +10,18 @@ from pathlib import Path
 
 from aiohttp import WSCloseCode
 
+from federator.kernel.systemd import GRACE_S
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus
+from federator.model.spans import trace_id
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
+from tests.integration.agent.test_staging import archive
 from tests.support.waiting import until
 
 KILL = signal.SIGKILL
+LEFT_S = 20.0
+"""What the units and the chart leave before they kill."""
 
 
 async def _running(dispatcher: FakeDispatcher, placement: str) -> None:
@@ -60,6 +66,57 @@ async def test_work_that_goes_on_is_found_again_with_its_exit_code(
     assert [rank.exit_code for rank in end.ranks] == [0, 5]
     assert (tmp_path / "starts").read_text() == "once\nonce\n"
     assert [dispatcher.log("p1", rank) for rank in (0, 1)] == ["end\n", "end\n"]
+
+
+async def test_it_ends_in_time_with_work_in_every_stage_and_its_work_goes_on(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    """Rolled out anew, drained or shut down while it is busy; who ends it kills after 20 seconds."""
+    go, ended = tmp_path / "go", tmp_path / "set-up"
+    runs = dispatcher.spec(run=f"while [ ! -e {go} ]; do echo line; sleep 0.02; done; exit 5", nodes=2)
+    deaf = f"trap '' TERM; touch {ended}.begun; while [ ! -e {go} ]; do sleep 0.02; done"
+    sets_up = dispatcher.spec(run="true", setup=deaf)
+    fetches = dispatcher.spec(run="true", workdir=dispatcher.blob(archive({"main.sh": "true"})))
+    dispatcher.blobs_come.clear()
+    try:
+        await dispatcher.want(
+            entry("p1", runs, nodes=2, pool="gpu"),
+            entry("p2", sets_up, pool="gpu"),
+            entry("p3", fetches, pool="cpu"),
+        )
+        await _running(dispatcher, "p1")
+        await dispatcher.until(lambda: dispatcher.blob_gets)
+        await until(Path(f"{ended}.begun").exists, "the set-up")
+        async with asyncio.timeout(LEFT_S):
+            assert await agent.end() == 0, agent.output.read_text()
+    finally:
+        dispatcher.blobs_come.set()
+    assert GRACE_S < LEFT_S
+    await agent.start()
+    await dispatcher.until(lambda: dispatcher.sessions >= 2)
+    go.touch()
+    assert (await dispatcher.ended("p1")).exit_code == 5
+    for placement in ("p2", "p3"):
+        assert (await dispatcher.ended(placement)).status is PlacementStatus.SUCCEEDED
+
+
+async def test_its_lines_are_json_and_name_the_trace_of_the_job_where_the_site_file_says_so(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    await agent.end()
+    agent.output.write_text("")
+    agent.config.write_text(agent.config.read_text() + "log_format: json\n")
+    await agent.start()
+    job, placement = "job-01k742sg0013452znrksnf95fy", "pl-01k742sg0013452znrksnf95fz"
+    await dispatcher.want(entry(placement, dispatcher.spec(run="sleep 600"), job=job))
+    await _running(dispatcher, placement)
+    await dispatcher.stop_placement(placement)
+    await dispatcher.ended(placement)
+    lines = [json.loads(line) for line in agent.output.read_text().splitlines()]
+    assert {line["level"] for line in lines} <= {"info", "warning"}
+    (about,) = {line["trace_id"] for line in lines if placement in line["event"]}
+    assert about == f"{trace_id(job):032x}"
+    assert any("trace_id" not in line for line in lines)
 
 
 async def test_a_site_file_that_has_changed_is_taken_on_hangup_and_one_with_mistakes_is_not(
