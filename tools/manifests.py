@@ -19,6 +19,7 @@ MORE = {
     "agent": "docs/howto/kubernetes-site.md goes through it. Jobs' namespace and the rights of the agent are in it.",
     "dispatcher": "docs/howto/run-on-kubernetes.md goes through it.",
     "dispatchers-etcd": "docs/howto/run-on-kubernetes.md goes through it.",
+    "multikueue": "docs/howto/beside-multikueue.md goes through it. It goes beside federator-operator.yaml.",
     "operator": "docs/howto/federated-jobs.md goes through it. Apply federatedjobs.yaml first.",
 }
 

@@ -41,7 +41,6 @@ from federator_agent.spool import Identity, Spool, write_durably
 CA_FILE = "ca.pem"
 """In the state directory: the authority that `join` was told to believe, for a site file that names none."""
 ALIVE_FILE = "alive"
-ALIVE_EVERY_S = 5.0
 JOINING = Backoff(2.0, 15.0)
 _CHECK_CODE = 7
 _NO_FAILURE = ("ok", "WARN")
@@ -175,7 +174,10 @@ def _reloads() -> bool:
 async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> None:
     """Run it to its end, or until it is to begin anew; then this does not return."""
     task = asyncio.create_task(agent.serve())
-    signs = [asyncio.create_task(systemd.beat()), asyncio.create_task(_show_life(agent, settings.state_dir))]
+    alive = systemd.show_life(
+        settings.state_dir / ALIVE_FILE, lambda: "connected" if agent.connected else "on its own"
+    )
+    signs = [asyncio.create_task(systemd.beat()), asyncio.create_task(alive)]
     anew = False
 
     def reload() -> None:
@@ -209,15 +211,6 @@ async def _serve(agent: Agent, settings: AgentSettings, config: Path | None) -> 
         # The same process, which its supervisor and its children know; all else is read and opened again, as by any restart. At once: threads may take long to end.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very program
-
-
-async def _show_life(agent: Agent, state_dir: Path) -> None:
-    """Keep a file young while the loop turns, with a word on the session: what probes look at who cannot ask, as an agent opens no port."""
-    path = state_dir / ALIVE_FILE
-    while True:
-        with contextlib.suppress(OSError):  # a full disk is told of elsewhere
-            path.write_text("connected\n" if agent.connected else "on its own\n")
-        await asyncio.sleep(ALIVE_EVERY_S)
 
 
 def _not_to_be_taken(settings: AgentSettings, config: Path | None) -> list[str]:

@@ -1,14 +1,17 @@
-"""What a service of `Type=notify` tells systemd, by its protocol of one datagram (sd_notify(3)); and that it ends when it is told to, whoever has told it."""
+"""What a service tells its supervisor: systemd, by the one datagram of sd_notify(3), and probes of Kubernetes, by a file; and that it ends when it is told to, whoever has told it."""
 
 import asyncio
 import faulthandler
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 ALIVE = "WATCHDOG=1"
+LIFE_EVERY_S = 5.0
 GRACE_S = 15.0
 """Real seconds between being told to stop and the end. Units and charts leave 20 or more."""
 
@@ -31,6 +34,14 @@ async def beat() -> None:
     while True:
         tell(ALIVE)
         await asyncio.sleep(asked_s / 3)
+
+
+async def show_life(path: Path, word: Callable[[], str]) -> None:
+    """Keep a file young while the loop turns, with a word in it, for ever: what probes look at of a process that opens no port."""
+    while True:
+        with suppress(OSError):  # a full disk is told of elsewhere
+            path.write_text(f"{word()}\n")  # noqa: ASYNC240 - a word, into memory
+        await asyncio.sleep(LIFE_EVERY_S)
 
 
 def end_soon() -> None:

@@ -45,13 +45,17 @@ class Election:
         self._api, self._me = api, me
         self._all = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._seen: tuple[_Spec, float] = (_Spec(), 0.0)
+        self.stands = "starting"
+        """How it stands: `works`, `stands by`, or `starting` while the lease has not been seen."""
 
     async def won(self) -> None:
         """Return once this one holds the lease."""
         while True:
             try:
                 if await self._take():
+                    self.stands = "works"
                     return
+                self.stands = "stands by"
             except FederatorError as error:
                 log.warning("the lease of the operators cannot be had yet: %s", error)
             await asyncio.sleep(LOOK_S)
@@ -70,6 +74,7 @@ class Election:
 
     async def leave(self) -> None:
         """Let the next one work at once."""
+        self.stands = "stands by"
         try:
             lease = await self._look()
             if lease is not None and lease.spec.holder_identity == self._me:

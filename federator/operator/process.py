@@ -7,8 +7,9 @@ import secrets
 import signal
 import socket
 from collections.abc import Coroutine
+from pathlib import Path
 
-from federator.kernel import logs
+from federator.kernel import logs, systemd
 from federator.operator.election import Election
 from federator.operator.loop import Operator
 from federator.operator.settings import OperatorFile
@@ -27,6 +28,8 @@ async def serve(file: OperatorFile) -> None:
     api = Api(file.kubeconfig, file.context)
     me = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     election = Election(api, file.lease_namespace, me)
+    life = systemd.show_life(Path(file.alive_file), lambda: election.stands) if file.alive_file else None
+    showing = asyncio.create_task(life) if life else None
     try:
         while not stop.is_set():
             await _first(stop.wait(), election.won())
@@ -39,6 +42,8 @@ async def serve(file: OperatorFile) -> None:
                     await operator.close()
                 log.info("%s does not work any more", me)
     finally:
+        if showing:
+            showing.cancel()
         await election.leave()
         await api.close()
 

@@ -89,6 +89,8 @@ class OperatorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Beside `FederatedJob` objects. Left out: the cluster is no such manager."""
     policies: Policies | None = None
     """Left out: the federation's policies are nothing to the cluster."""
+    alive_file: Annotated[str, fields.short(4096, "/run/federator/alive")] = ""
+    """A file that is kept young while the operator's loop turns. In it stands `starting` until the cluster has answered, then `works` or `stands by`. Left out: none."""
     log_format: Literal["text", "json"] = "text"
     """`text`: lines for people; `json`: one object a line, with `trace_id` where it is about one job."""
     lease_namespace: NamespaceName = "federator"
@@ -122,6 +124,7 @@ def load(path: Path) -> OperatorFile:
             file,
             ca=str(at / file.ca) if file.ca else "",
             kubeconfig=str(at / file.kubeconfig) if file.kubeconfig else "",
+            alive_file=str(at / file.alive_file) if file.alive_file else "",
             policies=policies and msgspec.structs.replace(policies, token_file=at / policies.token_file),
             namespaces={
                 name: msgspec.structs.replace(each, token_file=str(at / each.token_file))

@@ -46,6 +46,7 @@ EVERYTHING: dict[str, Any] = {
     },
     "operator": {"enabled": True, "settings": {"namespaces": {"research": {"token_file": "/run/tokens/r"}}}},
 }
+WITH_PODS = [each for each in manifests.MORE if each != "multikueue"]
 NOT_IN_1_20 = ("PodDisruptionBudget", "PodMonitor")
 """`policy/v1` is of 1.21, and the other of the Prometheus operator."""
 
@@ -99,9 +100,7 @@ def test_helm_has_nothing_to_say_of_it() -> None:
         assert said.returncode == 0, said.stdout
 
 
-@pytest.mark.parametrize(
-    "values", [EVERYTHING, *map(example, manifests.MORE)], ids=["everything", *manifests.MORE]
-)
+@pytest.mark.parametrize("values", [EVERYTHING, *map(example, WITH_PODS)], ids=["everything", *WITH_PODS])
 def test_the_programs_take_the_files_that_it_writes(values: dict[str, Any], tmp_path: Path) -> None:
     seen = 0
     for each in objects(values):
@@ -117,9 +116,7 @@ def test_the_programs_take_the_files_that_it_writes(values: dict[str, Any], tmp_
     assert seen
 
 
-@pytest.mark.parametrize(
-    "values", [EVERYTHING, *map(example, manifests.MORE)], ids=["everything", *manifests.MORE]
-)
+@pytest.mark.parametrize("values", [EVERYTHING, *map(example, WITH_PODS)], ids=["everything", *WITH_PODS])
 def test_its_pods_keep_to_the_profile_of_their_namespace(values: dict[str, Any]) -> None:
     pods = [
         each["spec"]["template"]["spec"]
@@ -251,9 +248,46 @@ def created(admin: Admin, document: dict[str, Any]) -> str:
     return str(kind)
 
 
-def test_a_file_of_an_agent_that_was_killed_is_no_sign_of_life() -> None:
-    (agent,) = [each for each in objects({"agent": AGENT}) if each["kind"] in ("StatefulSet", "Deployment")]
-    (container,) = agent["spec"]["template"]["spec"]["containers"]
+def test_each_namespace_of_a_team_has_what_the_namespace_of_jobs_has() -> None:
+    kube = {"image": "i", "namespaces": {"team:vision": "vision", "research/*": "research", "*": "vision"}}
+    site = AGENT["site"] | {"kube": kube}
+    made = objects({"agent": AGENT | {"site": site}})
+
+    def of(home: str) -> dict[str, Any]:
+        found = [each for each in made if each["metadata"].get("namespace") == home]
+        return {f"{each['kind']}/{each['metadata']['name']}": each | {"metadata": {}} for each in found}
+
+    assert of("vision") == of("research") == of("federator-jobs")
+    assert set(of("vision")) == {
+        "ServiceAccount/federator-job",
+        "Role/federator-agent",
+        "RoleBinding/federator-agent",
+        "NetworkPolicy/federator-jobs",
+    }
+    assert [each["metadata"]["name"] for each in made if each["kind"] == "Namespace"] == ["federator-jobs"]
+
+
+def test_beside_multikueue_operator_and_agents_have_rights_for_workloads_alone() -> None:
+    made = objects(example("multikueue"))
+    rights = {each["metadata"]["name"]: each["rules"] for each in made if each["kind"] == "ClusterRole"}
+    assert rights.keys() == {"federator-operator-multikueue", "federator-multikueue"}
+    groups = {group for rules in rights.values() for rule in rules for group in rule["apiGroups"]}
+    assert groups == {"kueue.x-k8s.io"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"agent": AGENT}, {"operator": EVERYTHING["operator"], "dispatcher": EVERYTHING["dispatcher"]}],
+    ids=["agent", "operator"],
+)
+def test_a_file_of_one_that_was_killed_is_no_sign_of_life(values: dict[str, Any]) -> None:
+    (container,) = [
+        container
+        for each in objects(values)
+        if each["kind"] in ("StatefulSet", "Deployment")
+        for container in each["spec"]["template"]["spec"]["containers"]
+        if "exec" in container["startupProbe"]
+    ]
     startup, liveness = container["startupProbe"]["exec"], container["livenessProbe"]["exec"]
     assert startup == liveness
     assert "stat -c %Y" in liveness["command"][-1], "how old it is"

@@ -42,3 +42,8 @@ capabilities: {drop: [ALL]}
 {{- define "federator.dispatcherUrl" -}}
 {{ ternary "https" "http" (ne .Values.dispatcher.tlsSecret "") }}://federator-dispatcher.{{ .Release.Namespace }}.svc:7070
 {{- end -}}
+
+{{/* The namespaces of jobs' pods, as JSON: those of teams, which the site file names, are there already. */}}
+{{- define "federator.homes" -}}
+{{- prepend (values (dig "kube" "namespaces" dict .Values.agent.site) | sortAlpha | uniq) .Values.agent.jobsNamespace | uniq | toJson -}}
+{{- end }}

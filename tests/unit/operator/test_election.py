@@ -47,11 +47,14 @@ def candidate(leases: Leases, name: str) -> Election:
 
 async def test_another_works_once_the_first_is_silent_and_not_before(leases: Leases) -> None:
     one, other = candidate(leases, "one"), candidate(leases, "other")
+    assert one.stands == "starting"
     await one.won()
+    assert one.stands == "works"
     keeping = asyncio.create_task(one.lost())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.7):
             await other.won()
+    assert other.stands == "stands by"
     keeping.cancel()
     async with asyncio.timeout(5):
         await other.won()
