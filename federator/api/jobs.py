@@ -227,7 +227,8 @@ async def explain(call: Call) -> Explanation:
     """Why it waits, or why it runs where it does, and why not elsewhere; of an array, that of the task that is told for all."""
     core, sight = call.core, call.sight
     job, tasks = _explained(call)
-    found = await core.views.explain(job)
+    # Of an array all tasks would be given the priority, which is another question than that of one.
+    found = await core.views.explain(job, None if tasks else call.caller)
     ahead = ahead_of(
         core.records,
         core.turn,

@@ -21,6 +21,7 @@ _PATCHED: dict[str, tuple[str, Callable[[Any], str]]] = {
     "max_cost_usd": ("max_cost", lambda usd: f"{usd} USD"),
     "max_duration_s": ("max_duration", lambda seconds: f"{math.ceil(float(seconds))}s"),
     "queue": ("queue", str),
+    "priority": ("priority", str),
     "models": ("models", lambda names: "|".join(names) or "none"),
     "nodes": ("nodes", str),
     "gpus": ("gpus", str),
@@ -41,7 +42,7 @@ def apply(
     output: Output = "table",
     connection: Connection = HERE,
 ) -> int:
-    """Do what `federator explain JOB` advises: change the job's deadline, value, limit on cost or duration, queue, what it needs, or its sites.
+    """Do what `federator explain JOB` advises: change the job's priority, deadline, value, limit on cost or duration, queue, what it needs, or its sites.
 
     Of an array, that of the task that is explained is done to all its tasks. What only another job file, a site or a policy could change is refused with what to do instead. Advice is of the moment; what was done is printed.
     """

@@ -108,9 +108,9 @@ def _coarse(seconds: float) -> float:
 
 
 def moment_at(text: str, option: str, now: float, *, ahead: bool = False) -> float:
-    """What a person wrote for an option that takes an instant, in seconds since the epoch: how long ago (`ahead`: from now), as `2h`; `yesterday`, `today`, `tomorrow` (where they begin); `18:00` or `2026-12-01T08:00` by the local clock; or with a zone. Raises `Invalid`."""
+    """What a person wrote for an option that takes an instant, in seconds since the epoch: how long ago (`ahead`: from now), as `2h` or `2h ago`; `yesterday`, `today`, `tomorrow` (where they begin); `18:00` or `2026-12-01T08:00` by the local clock; or with a zone. Raises `Invalid`."""
     try:
-        away_s = parse_duration_s(text)
+        away_s = parse_duration_s(text.strip().removesuffix(" from now" if ahead else " ago"))
     except ValueError:
         pass
     else:

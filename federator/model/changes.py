@@ -84,6 +84,13 @@ class Federation(msgspec.Struct, frozen=True, tag="federation", forbid_unknown_f
 Change = AskFor | MoreHosts | Open | Offers | RaiseCap | ChangeRule | Permit | WaitUntil | Federation
 
 
+class Delay(msgspec.Struct, frozen=True):
+    """A job that would start later for it, by so many seconds."""
+
+    job: str
+    by_s: float
+
+
 class Remedy(msgspec.Struct, frozen=True):
     """One piece of advice: what would have to change, in words and as records that can be tried.
 
@@ -95,3 +102,7 @@ class Remedy(msgspec.Struct, frozen=True):
     places: tuple[str, ...] = ()
     """`site/pool` that it opens; empty: it is about the job as a whole."""
     certain: bool = False
+    start_at: float | None = None
+    """When the job would start then, where that is what the advice is about (a higher priority)."""
+    delays: tuple[Delay, ...] = ()
+    """Who would start later then, those that lose most; at most three."""

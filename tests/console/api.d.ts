@@ -358,6 +358,10 @@ declare namespace Api {
     checkpoint: string;
     proof: Proof | null;
   }
+  interface Delay {
+    job: string;
+    by_s: number;
+  }
   interface Denied {
     kind: "denied";
     policy: string;
@@ -1697,6 +1701,8 @@ declare namespace Api {
     changes: Array<AskFor | MoreHosts | Open | Offers | RaiseCap | ChangeRule | Permit | WaitUntil | Federation>;
     places: Array<string>;
     certain: boolean;
+    start_at: number | null;
+    delays: Array<Delay>;
   }
   interface Rent {
     type: "rent";

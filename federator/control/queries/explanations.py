@@ -26,6 +26,7 @@ from federator.model.plans import Explanation, Plan, Waiting
 from federator.model.reasons import Behind
 from federator.model.snapshot import Problem
 from federator.planning.explanations.explain import Aftermath, explain_waiting
+from federator.planning.explanations.higher_priority import PriorityTrials, with_advice
 from federator.planning.plans.array_preview import MOST_TASKS, preview_array
 from federator.planning.plans.preview import preview
 from federator.planning.wording.told import because_of, told_waiting
@@ -55,6 +56,7 @@ class Explainer:
         self.expectations = expectations
         self._now = expectations.now
         self._last: Aftermath | None = None
+        self._trials: PriorityTrials | None = None
 
     def waiting(self, job_id: str) -> Waiting | None:
         """What the newest plan says of a job that it did not start, in words; of one that it did not see, what follows from it."""
@@ -123,15 +125,25 @@ class Explainer:
             msgspec.structs.replace(plan, waiting=(*plan.waiting, waiting)),
         )
 
-    async def explain(self, job: Job, waiting: Waiting | None, placement: Placement | None) -> Explanation:
+    async def explain(
+        self,
+        job: Job,
+        waiting: Waiting | None,
+        placement: Placement | None,
+        *,
+        most_priority: int | None = None,
+    ) -> Explanation:
         """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed.
 
         A decision is named only where it was kept. Advice is for what waits; of one that has ended there are no forecasts either, but what was.
+        `most_priority`: up to which priority is to be advised; None: none.
         """
         found = await self._explain(job, waiting, placement)
         found = msgspec.structs.replace(found, decision=self.kept(found.decision))
         if job.status is JobStatus.PENDING:
             found = self._with_unheard(found)
+            if most_priority is not None:
+                found = await self._with_priority(found, job.id, most_priority)
         elif placement is not None and found.sites:
             named = [site.site for site in found.sites]
             then = unknown_then(self._records, placement.assigned_at, named)
@@ -147,6 +159,16 @@ class Explainer:
             expected_finish_at=job.finished_at,
             home_finish_at=found.burst.home_finish_at if found.burst else None,
         )
+
+    async def _with_priority(self, found: Explanation, job_id: str, most: int) -> Explanation:
+        """With the lowest priority that would help, as of the newest plan; of a job that this plan has not looked at nothing is known."""
+        if self._turn.last is None or job_id not in self._turn.waiting:
+            return found
+        problem = self._turn.last[0]
+        if self._trials is None or self._trials.problem is not problem:
+            self._trials = PriorityTrials(problem)
+        advice = await asyncio.to_thread(self._trials.lowest, job_id, most)
+        return found if advice is None else with_advice(found, advice)
 
     def _expected(
         self, found: Explanation, job: Job, waiting: Waiting | None, placement: Placement | None

@@ -35,6 +35,7 @@ from federator.control.queries.waits import Waits
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
+from federator.control.submission.intake_checks import most_priority
 from federator.control.submission.series import SeriesService
 from federator.control.turns.observation import Observer
 from federator.control.turns.turn import Turn
@@ -301,9 +302,12 @@ class Views:
             team=job.team,
         )
 
-    async def explain(self, job: Job) -> Explanation:
-        """Why it is where it is, or why it waits, and why not elsewhere."""
-        return await self._explainer.explain(job, self._waiting(job), self._last_placement(job))
+    async def explain(self, job: Job, seen_by: Caller | None = None) -> Explanation:
+        """Why it is where it is, or why it waits, and why not elsewhere; for somebody who may change it, with what a higher priority would do."""
+        most = None if seen_by is None else most_priority(job, self._visibility.authority.now, seen_by)
+        return await self._explainer.explain(
+            job, self._waiting(job), self._last_placement(job), most_priority=most
+        )
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:
         """What would become of this request, nothing being changed."""

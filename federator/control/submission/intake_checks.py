@@ -7,10 +7,11 @@ import msgspec
 
 from federator.control.administration.authority import Authority, Right
 from federator.control.submission.amended_specs import NONE, amends
-from federator.kernel.errors import Invalid, TooMany
+from federator.kernel.errors import Forbidden, Invalid, TooMany
 from federator.kernel.quantities import parse_duration_s, parse_usd
 from federator.model.identity import Caller
 from federator.model.jobs import Job
+from federator.model.rights import MAY_CHANGE
 from federator.model.rules import QueueTerms
 from federator.settings import LimitSettings
 from federator.wire.fields import moment_at
@@ -139,6 +140,16 @@ def patched(job: Job, patch: JobPatch, authority: Authority, caller: Caller, now
         f"{name}={value}" for name, value in msgspec.to_builtins(patch).items() if value is not None
     )
     return msgspec.structs.replace(job, **fields), what
+
+
+def most_priority(job: Job, authority: Authority, caller: Caller) -> int | None:
+    """The highest priority that `caller` may give the job where it is; None for whoever may not change it."""
+    if not authority.relations(caller, job) & MAY_CHANGE:
+        return None
+    try:
+        return max(right.max_priority for right in _rights(job, job.queue, authority, caller))
+    except (Invalid, Forbidden):
+        return None
 
 
 def _claims_more(job: Job, wished: Job) -> bool:

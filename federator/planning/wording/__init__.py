@@ -6,6 +6,7 @@
 """
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -58,3 +59,17 @@ def met_by(finish_at: float, deadline: float) -> float:
 def later_deadline(finish_at: float, deadline: float) -> str:
     """The same in words."""
     return f"a deadline {format_duration(met_by(finish_at, deadline) - deadline)} later"
+
+
+def higher_priority(
+    priority: int, start_at: float, delays: Sequence[tuple[str, float]], more: int, now: float
+) -> str:
+    """What a higher priority does: when the job would start then, and by how much others later; `more` are not named."""
+    text = (
+        f"priority {priority}: it would start {'now' if start_at <= now else f'at {moment(start_at, now)}'}"
+    )
+    said = [f"{name} {format_duration(round(by_s / MINUTE_S) * MINUTE_S)} later" for name, by_s in delays]
+    said += [f"{more} more jobs later" if more > 1 else "another job later"] if more else []
+    if not said:
+        return f"{text}, and nobody later"
+    return f"{text}, and {' and '.join(filter(None, (', '.join(said[:-1]), said[-1])))}"

@@ -49,6 +49,7 @@ def test_advice_has_numbers_and_who_is_before_it_names(federator: Command, fake:
         (AskFor("job-1", "max_cost_usd", 12.0), {"max_cost": "12.0 USD"}),
         (AskFor("job-1", "max_duration_s", 3600.5), {"max_duration": "3601s"}),
         (AskFor("job-1", "queue", "research"), {"queue": "research"}),
+        (AskFor("job-1", "priority", 60), {"priority": 60}),
         (AskFor("job-1", "models", ("A100", "H100")), {"models": "A100|H100"}),
         (AskFor("job-1", "nodes", 2), {"nodes": 2}),
         (AskFor("job-1", "gpus", 4), {"gpus": 4}),

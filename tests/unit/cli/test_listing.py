@@ -197,7 +197,9 @@ def test_a_zsh_that_loads_no_completions_is_set_up_and_another_is_left_alone(
 def test_instants_are_written_in_the_same_forms_everywhere() -> None:
     """It is 10:53:20 in Berlin."""
     assert moment_at("2h", "--since", NOW) == NOW - 7200
+    assert moment_at("2h ago", "--since", NOW) == NOW - 7200
     assert moment_at("2h", "--deadline", NOW, ahead=True) == NOW + 7200
+    assert moment_at("2h from now", "--deadline", NOW, ahead=True) == NOW + 7200
     assert moment_at("10:00", "--since", NOW) == NOW - 3200
     assert moment_at("11:00", "--since", NOW) == NOW + 400 - 86_400
     assert moment_at("11:00", "--deadline", NOW, ahead=True) == NOW + 400

@@ -9,6 +9,7 @@ import pytest
 from federator.cli.apply import can_be_applied
 from federator.control.leases.rented_sites import check_rented_sites
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound
+from federator.model.changes import AskFor, Remedy
 from federator.model.identity import Caller, Role
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
@@ -18,7 +19,7 @@ from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
 from federator.wire.http import JobPatch, TokenRequest
 from federator.wire.jobfile import read_job
-from tests.support.dispatch import ADA, ADMIN, NoSolver, World, make_world
+from tests.support.dispatch import ADA, ADMIN, BOB, NoSolver, World, make_world
 from tests.support.waiting import until
 
 QUEUES = """
@@ -324,6 +325,33 @@ async def test_advice_is_for_what_waits(world: World) -> None:
     assert [any(site.filter for site in each.sites) for each in explained] == [True, True]
     assert [bool(each.changes) for each in explained] == [True, False]
     assert [any(site.change for site in each.sites) for each in explained] == [True, False]
+
+
+async def test_a_higher_priority_is_advised_to_whoever_may_set_it(world: World) -> None:
+    """Within the limits of the queue; and not to somebody who may not change the job."""
+    await world.submit(resources={"gpus": 4}, estimate="30m")
+    await world.turn()
+    other = await world.submit(BOB, name="eval", resources={"gpus": 4}, estimate="10m")
+    mine = await world.submit(resources={"gpus": 4}, estimate="10m")
+    small = await world.submit(queue="small", resources={"gpus": 2}, priority=60, estimate="10m")
+    await world.turn()
+
+    async def advised(job: str, caller: Caller | None) -> list[Remedy]:
+        found = await world.core.views.explain(world.job(job), caller)
+        assert len(found.changes) == len(found.remedies)
+        return [each for each in found.remedies if each.start_at is not None]
+
+    (advice,) = await advised(mine, ADA)
+    assert advice.delays[0].job == other
+    assert f"eval ({other})" in advice.text
+    assert await advised(mine, ADMIN) == [advice]
+    assert await advised(mine, BOB) == await advised(mine, None) == []
+    assert await advised(small, ADA) == [], "its queue allows no more than 60"
+    (change,) = advice.changes
+    assert isinstance(change, AskFor)
+    await world.core.intake.update(ADA, mine, JobPatch(priority=int(str(change.value))))
+    await world.turn()
+    assert world.core.turn.waiting[mine].expected_start_at == pytest.approx(advice.start_at, abs=60)
 
 
 async def test_of_an_ended_job_there_is_no_advice_and_no_forecast(world: World) -> None:
