@@ -90,6 +90,7 @@ FIGURES = {
         "a turn, nobody follows",
         "a turn, 50 follow",
     ),
+    "verbs": ("the program `python -c pass`", "the verb `list`", "the verb `exec`", "the verb `exec`, CPU"),
     "neighbour": ("0 nobody: answers, p99", "4 YAML: answers, p99", "7 jobs: answers, p99"),
 }
 NEED_SLURM = ("slurm", "gangs")

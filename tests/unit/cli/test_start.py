@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from federator.cli.app import VERBS
+from federator.model.plans import Explanation
 from federator.wire.http import ActedOn, JobPage, Submitted
+from federator.wire.usage import UsageReport, UsageRow
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.support.waiting import PATIENCE_S
+from tests.unit.cli.answers import NOW
 from tests.unit.client.test_client import detail
 
 PROGRAM = """
@@ -62,9 +66,19 @@ def started(fake: FakeDispatcher, *words: str) -> tuple[int, set[str]]:
         (("sites",), 380),
         (("queues",), 380),
         (("logs", "train"), 380),
+        (("explain", "train"), 380),
+        (("usage",), 380),
+        (("submit", "job.json"), 440),
     ],
 )
-def test_a_simple_verb_imports_little(fake: FakeDispatcher, words: tuple[str, ...], most: int) -> None:
+def test_a_simple_verb_imports_little(
+    fake: FakeDispatcher, words: tuple[str, ...], most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.json").write_text('{"run": "true"}')
+    fake.answer("GET /v1/jobs/train/explain", Explanation(job="job-1", status="PENDING", because="full"))
+    fake.answer("GET /v1/usage", UsageReport(whose="", since=0.0, until=NOW, rows=(), total=UsageRow()))
+    fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
     fake.answer("GET /v1/jobs", JobPage(()))
     for route in ("GET /v1/series", "GET /v1/sites", "GET /v1/queues", "GET /v1/jobs/job-1/events"):
         fake.answer(route, [])
@@ -73,8 +87,21 @@ def test_a_simple_verb_imports_little(fake: FakeDispatcher, words: tuple[str, ..
         fake.answer(route, detail())
     fake.answer("GET /v1/jobs/job-1/logs", b"hello\n")
     code, modules = started(fake, *words)
-    assert (code, modules & HEAVY) == (0, set())
+    assert (code, modules & HEAVY) == (0, {"yaml"} if words[0] == "submit" else set())
     assert len(modules) <= most, sorted(modules)
+
+
+@pytest.mark.parametrize(
+    ("words", "most"), [(("wait", "train"), 540), (("exec", "train", "--", "true"), 560)]
+)
+def test_a_verb_that_holds_a_connection_imports_a_client_for_it_and_no_tables(
+    fake: FakeDispatcher, words: tuple[str, ...], most: int
+) -> None:
+    for route in ("GET /v1/jobs/train", "GET /v1/jobs/job-1"):
+        fake.answer(route, detail())
+    _, modules = started(fake, *words)
+    assert modules & (HEAVY | {"federator.cli.jobs"}) == {"aiohttp", "asyncio"}
+    assert len(modules) <= most, len(modules)
 
 
 def test_a_job_that_nobody_follows_is_submitted_without_an_event_loop(fake: FakeDispatcher) -> None:
