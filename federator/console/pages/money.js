@@ -20,10 +20,9 @@ const MOST_LEASES = 100;
 /** @type {Key[]} */
 const KEYS = ["team", "user", "queue", "site", "model", "month"];
 const SPANS = /** @type {[string, string][]} */ ([["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["365", "the last year"]]);
-/** Columns of the exported file, as `federator usage -o csv` has them. */
 /** Whether usage is added up by it. @param {string | null} word @returns {word is Key} */
 const isKey = (word) => KEYS.some((each) => each === word);
-/** @type {(keyof Api.UsageRow)[]} */
+/** Columns of the exported file, as `federator usage -o csv` has them. @type {(keyof Api.UsageRow)[]} */
 const FIELDS = ["gpu_s", "rented_gpu_s", "owned_usd", "rented_usd", "data_usd", "usd", "jobs", "succeeded", "wait_s", "longest_wait_s", "deadlines", "deadlines_met"];
 
 /** @param {HTMLElement} view @param {import("../main.js").Context} context */
