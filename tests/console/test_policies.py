@@ -136,7 +136,12 @@ def test_money_is_shown_with_its_evidence(person: Callable[[str], Person], tmp_p
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_a_set_is_checked_compared_replayed_and_applied(person: Callable[[str], Person]) -> None:
+@pytest.mark.usefixtures("as_before")
+def test_a_set_is_checked_compared_replayed_and_applied(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    with stage.client() as client:
+        version = client.policies().version
     pat = person("pat")
     pat.stage.person("pat", "platform")
     pat.sign_in()
@@ -166,11 +171,92 @@ def test_a_set_is_checked_compared_replayed_and_applied(person: Callable[[str], 
     dialog.get_by_role("button", name="Apply").click()
     history = page.get_by_role("table", name="Versions, newest first")
     expect(history).to_contain_text("evenings are enough")
-    expect(page.get_by_text("Version 2 by pat")).to_be_visible()
-    history.get_by_role("button", name="Version 1").click()
+    expect(page.get_by_text(f"Version {version + 1} by pat")).to_be_visible()
+    history.get_by_role("button", name=f"Version {version}", exact=True).click()
     dialog.get_by_role("button", name="Put in force again").click()
-    expect(page.get_by_text("Version 3 by pat")).to_be_visible()
+    expect(page.get_by_text(f"Version {version + 2} by pat")).to_be_visible()
     expect(area).to_have_value(SET)
+
+
+def changed(page: Page, now: str) -> None:
+    """Write that the queue `night` may have jobs so long, and wait until that is found valid."""
+    area = page.get_by_label("The policy set")
+    expect(area).to_have_value(SET)
+    area.fill(SET.replace("max_duration: 4h", f"max_duration: {now}"))
+    expect(page.get_by_text("Valid: 4 documents")).to_be_visible()
+
+
+@pytest.fixture
+def as_before(stage: Stage) -> Iterator[None]:
+    """The set of the stage is in force, before and afterwards."""
+    with stage.client() as client:
+        client.apply_policies(SET, "as before")
+        yield
+        client.apply_policies(SET, "as before")
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_version_that_came_meanwhile_is_not_overwritten(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    pat = person("pat")
+    stage.person("pat", "platform")
+    pat.sign_in()
+    page = pat.open("/policies")
+    changed(page, "5h")
+    page.get_by_role("button", name="Apply").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Queue/night is changed")
+    with stage.client() as client:
+        client.apply_policies(SET.replace("name: month", "name: monthly"), "meanwhile")
+        dialog.get_by_label("Why").fill("longer nights")
+        dialog.get_by_role("button", name="Apply").click()
+        expect(page.get_by_role("alert")).to_contain_text("Nothing was applied")
+        assert client.policies().reason == "meanwhile"
+        region = page.get_by_role("region", name="The set in force")
+        expect(region).to_contain_text("came into force while you were writing")
+        expect(region).to_contain_text("Budget/monthly is removed")
+        assert "max_duration: 5h" in editor(page)
+        pat.audit()
+        page.get_by_role("button", name="Apply").click()
+        expect(dialog).to_contain_text("Budget/monthly is removed")
+        dialog.get_by_label("Why").fill("longer nights, and that name is wrong")
+        dialog.get_by_role("button", name="Apply").click()
+        wait_until(lambda: "that name is wrong" in client.policies().reason, "the set to be applied")
+    expect(region.get_by_text("came into force while you were writing")).to_have_count(0)
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_text_that_is_not_applied_is_kept_for_who_wrote_it(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    pat = person("pat")
+    stage.person("pat", "platform")
+    page = pat.sign_in()
+    pat.open("/policies")
+    changed(page, "6h")
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    expect(page.get_by_role("table", name="Jobs")).to_be_visible()
+    page.get_by_role("link", name="Policies", exact=True).click()
+    expect(page.get_by_text("This is your draft")).to_be_visible()
+    assert "max_duration: 6h" in editor(page)
+    expect(page.get_by_text("Queue/night is changed")).to_be_visible()
+    with stage.client() as client:
+        version = client.apply_policies(SET.replace("name: month", "name: monthly"), "meanwhile").version
+    page.reload()
+    expect(page.get_by_text(f"Version {version} by admin came into force")).to_be_visible()
+    assert "max_duration: 6h" in editor(page)
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Token").fill(stage.tokens["admin"])
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_role("link", name="Policies", exact=True).click()
+    expect(page.get_by_text(f"Version {version} by admin")).to_be_visible()
+    assert "max_duration: 4h" in editor(page)
+    page.get_by_label("The policy set").fill("# mine")
+    page.get_by_role("button", name="Discard changes").click()
+    page.reload()
+    expect(page.get_by_text(f"Version {version} by admin")).to_be_visible()
+    assert "max_duration: 4h" in editor(page)
 
 
 def test_who_may_not_change_policies_reads_them(person: Callable[[str], Person]) -> None:

@@ -1,5 +1,5 @@
 // Policies: the set in force and its history, an editor that checks as one types, compares, tries on the last days, and applies; and rentals that wait for approval.
-import { get, post, request } from "../api.js";
+import { get, post, Problem, request } from "../api.js";
 import { ask, capital, notice, problemBox } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { field, select, text } from "../form.js";
@@ -13,6 +13,8 @@ export const title = "Policies";
 
 /** After so long without a key the text is checked, in milliseconds. */
 const PAUSE_MS = 400;
+/** Under what name the tab keeps a text that is not applied yet. */
+const DRAFT = "federator-policies";
 /** Versions that are listed. */
 const VERSIONS = 200;
 const SPANS = /** @type {[string, string][]} */ ([["86400", "the last day"], ["259200", "the last 3 days"], ["604800", "the last 7 days"], ["2592000", "the last 30 days"]]);
@@ -114,6 +116,7 @@ class Editor {
     this.head = h("p", { class: "faint" });
     this.area = h("textarea", { rows: 18, spellcheck: "false", "aria-label": "The policy set", readonly: !mayTry(who), wrap: "off" });
     this.area.addEventListener("input", () => this.#changed());
+    this.news = h("div", { role: "status" });
     this.verdict = h("div", { role: "status" });
     this.diff = h("div", { class: "stack" });
     this.span = select("span", SPANS, "604800");
@@ -124,7 +127,7 @@ class Editor {
     this.replayed = h("div", { class: "stack", "aria-live": "polite" });
     const tools = h("div", { class: "row" }, mayTry(who) && h("div", { class: "row" }, this.tryIt, h("span", null, "on the load of"), this.span), mayRun(who) && this.apply, this.discard);
     const none = h("p", { class: "faint" }, "You may look at the policies. Changing them takes the role platform.");
-    this.element = h("section", { class: "panel", "aria-labelledby": "policies-set" }, h("h2", { id: "policies-set" }, "The set in force"), this.head, this.area, this.verdict, this.diff, mayTry(who) ? tools : none, this.replayed);
+    this.element = h("section", { class: "panel", "aria-labelledby": "policies-set" }, h("h2", { id: "policies-set" }, "The set in force"), this.head, this.news, this.area, this.verdict, this.diff, mayTry(who) ? tools : none, this.replayed);
   }
 
   close() {
@@ -136,13 +139,20 @@ class Editor {
   /** @param {Api.PolicySet} set */
   inForce(set) {
     if (set.version === this.version) return;
-    const edited = this.#edited();
+    const draft = this.version < 0 && mayTry(this.who) ? keptDraft() : null;
+    const edited = draft !== null || this.#edited();
+    const of = draft?.version ?? this.version;
     this.version = set.version;
     this.base = textOf(set);
     show(this.head, set.version ? [`Version ${set.version} by ${set.author}, `, time(set.applied_at), set.reason ? `: ${set.reason}` : ""] : "No policies yet: everybody may submit, and nothing is rented.");
-    if (edited) show(this.verdict, h("p", { class: "state tone-leaving" }, shape("leaving"), `Version ${set.version} came into force while you were writing; your text is compared with it.`));
-    else this.area.value = this.base;
-    if (edited) this.#changed();
+    if (!edited) {
+      this.area.value = this.base;
+      return;
+    }
+    if (draft) this.area.value = draft.text;
+    const told = of === set.version ? "This is your draft: it is not in force." : `Version ${set.version} by ${set.author} came into force while you were writing; your text is compared with it.`;
+    show(this.news, h("p", { class: "state tone-leaving" }, shape("leaving"), told));
+    this.#changed();
   }
 
   #edited() {
@@ -151,6 +161,7 @@ class Editor {
 
   #discard() {
     this.area.value = this.base;
+    show(this.news);
     show(this.replayed);
     this.#changed();
   }
@@ -158,6 +169,8 @@ class Editor {
   #changed() {
     window.clearTimeout(this.timer);
     this.valid = false;
+    if (this.#edited()) sessionStorage.setItem(DRAFT, JSON.stringify({ version: this.version, text: this.area.value }));
+    else sessionStorage.removeItem(DRAFT);
     this.#buttons();
     if (this.replayed.firstChild && !this.replayed.querySelector(".earlier")) this.replayed.prepend(h("p", { class: "earlier state tone-leaving" }, shape("leaving"), "This replay was of an earlier text."));
     this.timer = window.setTimeout(() => void this.#check(), PAUSE_MS);
@@ -194,7 +207,7 @@ class Editor {
     this.replays = new AbortController();
     const { signal } = this.replays;
     this.tryIt.disabled = true;
-    show(this.replayed, h("p", { class: "faint" }, "Simulating both sets on the load that there was; this takes up to a minute and a half …"));
+    show(this.replayed, h("p", { class: "faint" }, "Simulating both sets on the load that there was; you may go on writing meanwhile …"));
     try {
       const found = await request("POST", "/v1/policies/replay", { body: { text: this.area.value, last_s: Number(this.span.value) }, signal });
       if (!signal.aborted) show(this.replayed, found.contrast ? contrast(found) : faults(found.problems));
@@ -207,26 +220,42 @@ class Editor {
   async #apply() {
     const words = this.area.value;
     const reason = field("Why", text("reason", { required: true }), "Kept with the version.");
-    const consequence = post("/v1/policies/diff", { text: words }).then((found) => h("div", { class: "stack" }, differences(found), reason.element));
+    /** The version that the text was compared with when it was agreed to. */
+    let version = this.version;
+    const consequence = post("/v1/policies/diff", { text: words }).then((found) => {
+      version = found.version;
+      return h("div", { class: "stack" }, differences(found), reason.element);
+    });
     if (!(await ask({ title: "Put this set in force", consequence, action: "Apply" }))) return;
     try {
-      const verdict = await post("/v1/policies", { text: words, reason: reason.input.value.trim() || "changed in the console" });
+      const verdict = await post("/v1/policies", { text: words, reason: reason.input.value.trim() || "changed in the console", instead_of: version });
       if (verdict.problems.length) {
         show(this.verdict, faults(verdict.problems));
         return;
       }
       notice(`Version ${verdict.version} is in force.`);
       this.base = words;
+      sessionStorage.removeItem(DRAFT);
+      show(this.news);
       show(this.verdict);
       show(this.diff);
       show(this.replayed);
       this.#buttons();
       this.onApplied();
     } catch (error) {
-      notice(/** @type {Error} */ (error));
+      notice(/** @type {Problem} */ (error).status === 409 ? overtaken() : /** @type {Error} */ (error));
+      this.onApplied();
     }
   }
 }
+
+/** The text that was not applied when the page was left, and the version that it changes; null: there is none. @returns {{version: number, text: string} | null} */
+function keptDraft() {
+  return JSON.parse(sessionStorage.getItem(DRAFT) ?? "null");
+}
+
+/** Somebody else has applied a set between comparing and applying. */
+const overtaken = () => new Problem({ detail: "nothing was applied: another version came into force meanwhile", remedy: "your text is compared with that version now; see what it would undo, and apply it again" });
 
 /** @param {Api.PolicyVerdict} verdict */
 const fine = (verdict) => h("p", { class: "state tone-good" }, shape("good"), `Valid: ${plural(verdict.documents.length, "document")}, ${plural(verdict.rules, "rule")}${verdict.access ? `; ${verdict.access}` : ""}`);
