@@ -48,6 +48,7 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
             "expected finish",
             expected(detail.expected_finish_at, detail.finish_low_at, detail.finish_high_at, now),
         ),
+        ("as planned", when_exactly(detail.planned_at, now)),
         ("finish at home", when_exactly(waiting.home_finish_at if waiting else None, now)),
         ("told first", _told_first(job, now)),
         ("then came", _then_came(job)),

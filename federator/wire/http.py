@@ -197,6 +197,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     finish_high_at: float | None = None
     before: int | None = None
     """Of a job that waits: so many that wait, too, are to start before it."""
+    planned_at: float | None = None
+    """Of a job that waits: when the plan was made that this is of, and that its explanation is of."""
     may: tuple[Scope, ...] = ()
     """What who asks may do with it: `read` what it keeps to itself and wrote, `change` it, run commands inside (`exec`). Only where one job is asked for (GET)."""
 

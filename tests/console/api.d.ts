@@ -739,6 +739,7 @@ declare namespace Api {
     finish_low_at: number | null;
     finish_high_at: number | null;
     before: number | null;
+    planned_at: number | null;
     may: Array<"read" | "submit" | "change" | "exec" | "manage">;
   }
   interface JobFate {

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.stage import Person, Stage
+from tests.support.waiting import wait_until
 
 SCRIPT = r"""
 printf '\033[31mred\033[0m <b>bold</b> <script>alert(1)</script>\033[2J\n 10 %%\r100 %%\n'
@@ -133,6 +134,27 @@ def test_advice_is_followed_by_a_button_that_says_first_what_it_comes_to(
     page.get_by_role("button", name="Hold").click()
     dialog.get_by_role("button", name="Hold").click()
     expect(page.get_by_text("Nothing is planned for a job that is held")).to_be_visible()
+
+
+def test_why_a_job_waits_is_told_as_of_each_plan(person: Callable[[str], Person], stage: Stage) -> None:
+    """Also where nothing is started, and so no decision is recorded: what comes before it is another job then."""
+    stage.person("ada")
+    with stage.client("ada") as client:
+        full = client.submit({"name": "full", "run": "sleep 600", "resources": {"gpus": 8}}).jobs[0]
+        wait_until(lambda: client.job(full).job.status == "RUNNING", "the site to be full")
+        waits = client.submit({"name": "behind", "run": "true", "resources": {"gpus": 8}}).jobs[0]
+        ada = person("ada")
+        ada.sign_in()
+        page = ada.open(f"/jobs/{waits}")
+        why = page.get_by_role("region", name="Where it could run")
+        expect(why).to_contain_text("full")
+        expect(why).not_to_contain_text("pushy")
+        wait_until(lambda: client.job(waits).decision == "", "a plan that is not recorded")
+        asks = {"name": "pushy", "run": "true", "priority": 90, "resources": {"gpus": 8}}
+        pushy = client.submit(asks).jobs[0]
+        expect(why).to_contain_text("pushy")
+        for each in (pushy, waits, full):
+            client.cancel(each)
 
 
 def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(

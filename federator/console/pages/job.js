@@ -111,7 +111,7 @@ export function open(view, context) {
     openLog();
     drawInside();
     drawSpec();
-    const state = `${detail.job.status}/${detail.job.placement}/${detail.decision}/${detail.job.deadline_at}/${detail.job.priority}/${detail.job.queue}`;
+    const state = `${detail.job.status}/${detail.job.placement}/${detail.decision}/${detail.planned_at}/${detail.job.deadline_at}/${detail.job.priority}/${detail.job.queue}`;
     if (state !== explained) {
       explained = state;
       explanation = await get(at("/v1/jobs/{id}/explain", id));
@@ -209,6 +209,7 @@ export function open(view, context) {
         { id: "extra", title: "More than the best", numeric: true, cell: (row) => money(row.extra_cost_usd), by: (row) => row.extra_cost_usd },
       ],
     });
+    let drawn = "";
     const remedies = h("div", { class: "stack" });
     const ahead = h("div");
     const element = h("section", { class: "panel", "aria-labelledby": "job-why" }, h("h2", { id: "job-why" }, "Where it could run, and why not"), remedies, ahead, places.element);
@@ -218,6 +219,10 @@ export function open(view, context) {
       show(of, told) {
         places.show([...told.sites].sort((one, other) => rank(one) - rank(other)));
         show(places.none, of.job.status === "HELD" ? "Nothing is planned for a job that is held: release it, and this says where it could run." : OVER.has(of.job.status) ? "It is over, and nothing is planned for it any more." : of.waiting?.kind === "filter" ? NOWHERE : NOT_YET);
+        // Each plan says it anew, and a button that is pressed must not go away when it is the same.
+        const said = JSON.stringify([told.remedies, told.ahead, of.may]);
+        if (said === drawn) return;
+        drawn = said;
         const name = labelOf(of.job);
         show(
           remedies,

@@ -176,6 +176,7 @@ class Views:
             parts=_parts(placement, self._inventory),
             waiting=waiting,
             before=None if waiting is None else self._explainer.before(job.id),
+            planned_at=None if waiting is None or plan is None else plan.taken_at,
             decision=self._explainer.kept(
                 placement.decision if placement else (plan.decision if plan and waiting else "")
             ),

@@ -19,6 +19,11 @@ def said(**fields: object) -> dict[str, str]:
     return {name: str(value) for name, value in job_facts(replace(shown, job=job), NOW)}
 
 
+def test_a_job_that_waits_is_shown_with_the_time_of_its_plan() -> None:
+    facts = job_facts(replace(detail(JobStatus.PENDING), planned_at=NOW - 20.0), NOW)
+    assert str(dict(facts)["as planned"]).startswith("20s ago (")
+
+
 def test_what_was_told() -> None:
     facts = said(started_at=None, finished_at=None)
     assert facts["told first"].startswith("start in 1h (")

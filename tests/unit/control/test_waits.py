@@ -38,6 +38,25 @@ async def test_what_waits_is_added_up_by_the_reason_that_a_list_filters_by(
     assert (of_bob.jobs, of_bob.gpus) == (2, 3), "of others' jobs not even the sums"
 
 
+async def test_a_job_that_waits_says_of_when_its_plan_is() -> None:
+    """Not every turn is recorded, so the decision's id does not tell one plan from the next."""
+    world = await make_world()
+    await world.add_site("north", gpus=4)
+    runs = await world.submit(ADA, run="true", resources={"gpus": 4}, max_duration="1h")
+    waits = await world.submit(ADA, run="true", resources={"gpus": 4}, max_duration="1h")
+
+    async def planned_at(job: str) -> float | None:
+        await world.turn()
+        return world.core.views.detail(world.core.records.jobs[job]).planned_at
+
+    first = await planned_at(waits)
+    world.clock.advance(30.0)
+    second = await planned_at(waits)
+    assert first is not None
+    assert second == first + 30.0
+    assert await planned_at(runs) is None
+
+
 async def test_what_is_kept_for_a_gang_is_named_to_those_who_may_see_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
