@@ -39,6 +39,12 @@ def person(browser: Browser, stage: Stage) -> Iterator[Callable[[str], Person]]:
 
 
 @pytest.fixture
+def cleared(stage: Stage) -> None:
+    """No job lives on that an earlier test has submitted, or the same when it was tried before."""
+    stage.clear()
+
+
+@pytest.fixture
 def page(person: Callable[[str], Person]) -> Page:
     """A page on which the administrator has signed in."""
     return person("admin").sign_in()

@@ -31,6 +31,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, driver: StubDriver) -> Itera
         yield stage
 
 
+@pytest.mark.usefixtures("cleared")
 def test_gpus_are_drawn_one_by_one(person: Callable[[str], Person], stage: Stage, driver: StubDriver) -> None:
     stage.person("ada")
     with stage.client("ada") as client:

@@ -69,6 +69,7 @@ def places(stage: Stage) -> dict[str, str]:
         ("sam", "site-admin", "--site", "north"),
     ):
         stage.person(name, role, *more)
+    stage.clear()
     with stage.client("ada") as client:
         job = client.submit({"name": "theirs", "run": "sleep 900", "resources": {"gpus": 1}}).jobs[0]
         wait_until(lambda: client.job(job).job.status == "RUNNING", "the job to run")

@@ -15,6 +15,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 @pytest.fixture
 def long(stage: Stage) -> Iterator[str]:
     """The id of a job that runs for as long as the test."""
+    stage.clear()
     with stage.client() as client:
         made = client.submit({"name": "long", "run": "sleep 600", "estimate": "3h", "resources": {"gpus": 2}})
         (job,) = made.jobs
