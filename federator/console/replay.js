@@ -159,6 +159,7 @@ export class Replay {
     if (this.asking || !this.moment) return;
     this.asking = true;
     const turn = this.turn;
+    let passed = false;
     if (wait > 0) await new Promise((resolve) => window.setTimeout(resolve, wait));
     try {
       if (turn !== this.turn) return;
@@ -176,14 +177,14 @@ export class Replay {
         this.page.chosen(found.id);
       }
       this.#draw();
-      this.asking = false;
-      if (!this.playing && this.moment !== asked) void this.#ask();
+      passed = this.moment !== asked;
     } catch (error) {
       if (turn === this.turn) this.#play(false);
       this.page.failed(error);
     } finally {
       if (turn === this.turn) this.asking = false;
     }
+    if (passed && !this.playing) void this.#ask();
   }
 
   /** What did run on the day, page after page. */
