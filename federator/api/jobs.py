@@ -71,6 +71,8 @@ class JobsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """What the name has somewhere, or the id begins with; capitals do not matter."""
     reason: str = ""
     """The kind of the reason why it waits, or is as it is: see Kinds of reasons."""
+    at_risk: bool = False
+    """Whether only jobs that are not over, and by the newest plan not done by their deadline."""
     since: Moment | None = None
     """Submitted at that time or after it,"""
     until: Moment | None = None
@@ -116,6 +118,7 @@ async def list_jobs(call: Call) -> JobPage:
         text=query.text,
         site=query.site,
         reason=query.reason,
+        at_risk=query.at_risk,
         since_at=query.since,
         until_at=query.until,
         array=query.array,

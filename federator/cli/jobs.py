@@ -209,6 +209,7 @@ def list_jobs(
     name: str | None = None,
     text: str | None = None,
     reason: str | None = None,
+    at_risk: Annotated[bool, Parameter(negative="")] = False,
     since: str | None = None,
     until: str | None = None,
     site: str | None = None,
@@ -240,6 +241,8 @@ def list_jobs(
         Only with this somewhere in the name, or at the beginning of the id.
     reason:
         Only for a reason of this kind, such as `behind`; `-o json` shows it of each job.
+    at_risk:
+        Only jobs that are not over and are not expected to be done by their deadline.
     since:
         Only submitted in so long a time until now (`2h`), or since an instant.
     until:
@@ -273,6 +276,7 @@ def list_jobs(
         name=name,
         text=text,
         reason=reason,
+        at_risk=at_risk,
         since=moment_at(since, "--since", now) if since else None,
         until=moment_at(until, "--until", now) if until else None,
         site=site,

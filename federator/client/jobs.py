@@ -63,6 +63,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """What the name has somewhere, or the id begins with."""
     reason: str | None = None
     """The kind of the reason why it waits, or is as it is."""
+    at_risk: bool = False
+    """Not over, and by the newest plan not done by its deadline."""
     since: float | None = None
     """Submitted at that time or after it (seconds since the epoch),"""
     until: float | None = None

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.console.stage import Person, Stage
 
+pytestmark = pytest.mark.usefixtures("cleared")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -25,6 +27,21 @@ def test_it_shows_what_happens_and_follows_it(person: Callable[[str], Person], s
     expect(waits.get_by_role("row")).to_have_count(3)
     expect(waits).to_contain_text("H100")
     expect(page.locator(".figures")).to_contain_text("6 of 8")
+    expect(page.get_by_text("No deadline is at risk.")).to_be_visible()
+    with stage.client() as client:
+        for name in ("soon", "sooner"):
+            client.submit(
+                {
+                    "name": name,
+                    "run": "true",
+                    "finish_within": "30m",
+                    "resources": {"gpus": 8},
+                    "estimate": "2h",
+                }
+            )
+    risks = page.get_by_role("table", name="Jobs that are not expected to be done by their deadline")
+    expect(risks.get_by_role("row")).to_have_count(3)
+    expect(risks).to_contain_text("soon")
     admin.audit()
     admin.picture("now")
     page.set_viewport_size({"width": 390, "height": 900})
@@ -36,7 +53,12 @@ def test_it_shows_what_happens_and_follows_it(person: Callable[[str], Person], s
         expect(page.get_by_role("img", name="2 idle, and nothing new starts")).to_be_visible()
         client.undrain("north")
         client.cancel(runs.jobs[0])
-    expect(waits.get_by_role("row")).to_have_count(2)
+    expect(waits).not_to_contain_text("behind")
+    page.get_by_role("link", name="See them among the jobs").click()
+    expect(page.get_by_role("button", name="deadline at risk")).to_be_visible()
+    jobs = page.get_by_role("table", name="Jobs")
+    expect(jobs.get_by_role("row", name="sooner")).to_be_visible()
+    expect(jobs.get_by_role("row", name="never")).to_have_count(0)
 
 
 def test_links_work_by_keyboard(person: Callable[[str], Person], stage: Stage) -> None:

@@ -19,7 +19,7 @@ const STATUSES = [["", "any status"], [OPEN, "not over"], ["PENDING", "waiting"]
 /** @type {[string, string][]} */
 const TIMES = [["", "submitted at any time"], ["3600", "in the last hour"], ["86400", "in the last day"], ["604800", "in the last week"]];
 /** Filters as the API names them, and as they stand in the address. */
-const NAMES = ["text", "status", "queue", "owner", "site", "reason", "array", "label", "sort", "within", "mine", "tasks"];
+const NAMES = ["text", "status", "queue", "owner", "site", "reason", "at_risk", "array", "label", "sort", "within", "mine", "tasks"];
 /** @type {import("../actions.js").Verb[]} */
 const VERBS = ["hold", "release", "requeue", "cancel"];
 
@@ -101,6 +101,7 @@ export function open(view, context) {
       owner: mine.input.checked ? "" : wanted["owner"],
       site: wanted["site"],
       reason: wanted["reason"],
+      at_risk: wanted["at_risk"] === "1",
       array: wanted["array"],
       label: wanted["label"],
       since: wanted["within"] ? Math.floor(now() - Number(wanted["within"])) : "",
@@ -128,8 +129,8 @@ export function open(view, context) {
   function drawChips() {
     show(
       chips,
-      ["reason", "array", "label"].filter((name) => wanted[name]).map((name) =>
-        h("button", { type: "button", class: "chip", title: "Take this filter away", on: { click: () => ((wanted[name] = ""), drawChips(), changed()) } }, `${name} ${wanted[name]}`, " ×"),
+      ["reason", "at_risk", "array", "label"].filter((name) => wanted[name]).map((name) =>
+        h("button", { type: "button", class: "chip", title: "Take this filter away", on: { click: () => ((wanted[name] = ""), drawChips(), changed()) } }, name === "at_risk" ? "deadline at risk" : `${name} ${wanted[name]}`, " ×"),
       ),
     );
   }

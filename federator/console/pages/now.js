@@ -11,6 +11,8 @@ import { Table } from "../table.js";
 export const title = "Now";
 
 const FEW = 40;
+/** Jobs whose deadlines are at risk that are shown; a link leads to all. */
+const MOST_AT_RISK = 5;
 /** Alerts that are more than news. */
 const GRAVE = new Set(["deadline", "turn", "identity", "ledger", "set-aside"]);
 
@@ -21,6 +23,7 @@ export function open(view) {
   const alerts = h("section", { class: "panel", "aria-label": "Alerts", hidden: true });
   const sites = sitePanel();
   const waits = waitTable();
+  const risks = riskPanel();
   const queues = queueTable();
   const caps = capTable();
   show(
@@ -32,6 +35,7 @@ export function open(view) {
     alerts,
     h("section", { class: "panel", "aria-labelledby": "now-sites" }, h("h2", { id: "now-sites" }, "Sites"), sites.element),
     h("section", { class: "panel", "aria-labelledby": "now-waits" }, h("h2", { id: "now-waits" }, "What waits, and why"), waits.element),
+    risks.element,
     h("section", { class: "panel", "aria-labelledby": "now-queues" }, h("h2", { id: "now-queues" }, "Queues"), legend([["busy", "in use"]]), queues.element),
     h("section", { class: "panel", "aria-labelledby": "now-money" }, h("h2", { id: "now-money" }, "Money under caps"), legend([["spent", "spent"], ["committed", "committed"]]), caps.element),
   );
@@ -54,11 +58,13 @@ export function open(view) {
   });
   const fresh = keepFresh(
     async () => {
-      const [found, raised] = await Promise.all([get("/v1/waiting"), get("/v1/alerts")]);
+      const late = { at_risk: true, collapse: true, sort: "deadline", limit: MOST_AT_RISK };
+      const [found, raised, page] = await Promise.all([get("/v1/waiting"), get("/v1/alerts"), get("/v1/jobs", late)]);
       waiting = found;
       show(said);
       drawAlerts(alerts, raised);
       waits.show(waiting.reasons);
+      risks.show(page);
       draw();
     },
     { onError: (error) => error.code !== "unreachable" && show(said, problemBox(error)) },
@@ -145,6 +151,34 @@ function waitTable() {
     ],
   });
   return table;
+}
+
+function riskPanel() {
+  /** @type {Table<Api.JobRow>} */
+  const table = new Table({
+    caption: "Jobs that are not expected to be done by their deadline",
+    keyOf: (row) => row.id,
+    empty: "No deadline is at risk.",
+    columns: [
+      { id: "job", title: "Job", cell: (row) => (row.indices ? h("a", { href: `/jobs?array=${encodeURIComponent(row.array ?? "")}` }, `${row.name}[${row.indices}]`) : h("a", { href: `/jobs/${encodeURIComponent(row.id)}` }, row.name)) },
+      { id: "status", title: "Status", cell: (row) => stateMark(row.status) },
+      { id: "owner", title: "Owner", cell: (row) => row.owner },
+      { id: "deadline", title: "Deadline", numeric: true, cell: (row) => time(row.deadline_at) },
+      { id: "end", title: "Expected end", numeric: true, cell: (row) => (row.expected_finish_at ? time(row.expected_finish_at) : "nobody knows") },
+      { id: "because", title: "Why", long: true, cell: (row) => capital(row.because) },
+    ],
+  });
+  const all = h("a", { href: "/jobs?at_risk=1&sort=deadline" });
+  const more = h("p", { hidden: true }, all);
+  return {
+    element: h("section", { class: "panel", "aria-labelledby": "now-risks" }, h("h2", { id: "now-risks" }, "Deadlines at risk"), table.element, more),
+    /** @param {Api.JobPage} page */
+    show(page) {
+      table.show(page.jobs);
+      more.hidden = page.total === 0;
+      all.textContent = page.total > page.jobs.length ? `See all ${number(page.total)}` : "See them among the jobs";
+    },
+  };
 }
 
 /** @param {string} kind */

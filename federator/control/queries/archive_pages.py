@@ -33,7 +33,8 @@ class ArchivePages:
         limit: int,
     ) -> tuple[list[Key], int]:
         """A page of what is wanted and shown, and how many there are in all."""
-        where = self._search.shown(sight, _where(wanted)) if parts and not wanted.pipeline else None
+        none = not parts or wanted.pipeline or wanted.at_risk
+        where = None if none else self._search.shown(sight, _where(wanted))
         if where is None or (wanted.statuses and not where.statuses):
             return [], 0
         page = ArchivePage(

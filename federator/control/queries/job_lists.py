@@ -46,6 +46,8 @@ class Wanted:
     """Where it runs, or ran last."""
     reason: str = ""
     """The kind of the reason why it waits, or is as it is."""
+    at_risk: bool = False
+    """Not over, and not expected to be done by its deadline."""
     since_at: float | None = None
     until_at: float | None = None
     """Submitted at or after the one, and before the other."""
@@ -74,6 +76,7 @@ class Wanted:
             self.text,
             self.site,
             self.reason,
+            self.at_risk,
             self.array,
             self.series,
             self.pipeline,
@@ -123,13 +126,14 @@ class JobLists:
     ) -> Listed:
         """At most `limit` wanted jobs that are shown and come after `after`, and how many there are in all."""
         reasons = await self._orders.of("reason") if wanted.reason else None
+        late = await self._orders.of("late") if wanted.at_risk else None
         newest_first = sorting.name is None and sorting.largest
         order = None if newest_first else await self._orders.of(sorting.name or "submitted")
         more = sight.at_their_site() if wanted.by_cells_alone else []
         more = [name for name in more if wanted.has(cell_of(self._records.jobs[name]))]
         if wanted.by_cells_alone and not (more and wanted.collapse):
             return self._by_cells(sight, wanted, _In(order, sorting.largest, after, limit), more)
-        found = self._found(sight, wanted, reasons)
+        found = self._found(sight, wanted, reasons, late)
         keys = list(self._keys(found, order, collapse=wanted.collapse, largest=sorting.largest))
         if after is None:
             left: Iterable[Key] = keys
@@ -158,9 +162,9 @@ class JobLists:
             lists.append(sorted(how.order.of_array(*each, largest=how.largest) for each in arrays))
         return Listed(list(islice(in_order(lists, how.after, largest=how.largest), how.limit)), total)
 
-    def _found(self, sight: Sight, wanted: Wanted, reasons: Order | None) -> list[str]:
+    def _found(self, sight: Sight, wanted: Wanted, reasons: Order | None, late: Order | None) -> list[str]:
         """All that are wanted and shown, in no order."""
-        few, tests = self._narrowed(sight, wanted, reasons)
+        few, tests = self._narrowed(sight, wanted, reasons, late)
         if not sight.everything:
             tests.append(sight.job)
         jobs = self._records.jobs
@@ -184,7 +188,7 @@ class JobLists:
         return lines.values()
 
     def _narrowed(
-        self, sight: Sight, wanted: Wanted, reasons: Order | None
+        self, sight: Sight, wanted: Wanted, reasons: Order | None, late: Order | None
     ) -> tuple[Iterable[str], list[Test]]:
         """Jobs among which are all that are wanted, and what is still to be asked of each."""
         sources = list(self._sources(wanted))
@@ -195,6 +199,8 @@ class JobLists:
                     lambda job: reasons.has(job.id, wanted.reason),
                 )
             )
+        if late is not None:
+            sources.append((lambda: late.above(0.0, wanted.has), lambda job: late.exceeds(job.id, 0.0)))
         if not sources:
             index, more = self._records.index, sight.at_their_site()
             cells = index.of_cells(lambda cell: wanted.has(cell) and sight.cell(cell), more)

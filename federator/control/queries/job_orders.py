@@ -9,20 +9,24 @@ import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from federator.control.record.job_index import CellKey, cell_of
 from federator.control.record.records import Changes, Records
-from federator.model.jobs import TERMINAL, Job
+from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.model.plans import Waiting
 from federator.wire.http import JobOrder
 
 Value = float | str
 Key = tuple[Value, str]
 """A job's value, and its id: jobs of one value are in the order of their submission."""
+InOrder = JobOrder | Literal["late"]
+"""What people can sort by, and by how much each misses its deadline."""
+AFTER_ALL = "~"
+"""Comes after every id."""
 LATE = float("inf")
 """Of a moment that nobody knows: after all that are known."""
-OF_THE_PLAN = frozenset({"ends", "reason", "starts"})
+OF_THE_PLAN = frozenset({"ends", "late", "reason", "starts"})
 """Orders that a later plan makes anew."""
 REST = 20.0
 """They are good for so many times as long as it took to make them, whatever is planned meanwhile: who looks costs a twentieth of the loop at most."""
@@ -113,6 +117,16 @@ class Order:
                     break
                 yield keys[number][1]
 
+    def above(self, value: float, wanted: Callable[[CellKey], bool]) -> Iterator[str]:
+        """Ids of the jobs of some cells whose value is larger, in no order."""
+        for keys in self.lists(wanted, tasks=True):
+            yield from (name for _, name in keys[bisect_left(keys, (value, AFTER_ALL)) :])
+
+    def exceeds(self, job: str, value: float) -> bool:
+        """Whether a job's value is larger."""
+        place = self._places.get(job)
+        return place is not None and float(place.value) > value
+
     def of_array(self, array: str, jobs: Iterable[str], *, largest: bool) -> Key:
         """Where an array comes: as the first of these tasks of it."""
         values = [self._places[job].value for job in jobs]
@@ -155,12 +169,12 @@ class JobOrders:
         self._records = records
         self._told = told
         self._plan = plan
-        self._orders: dict[JobOrder, Order] = {}
+        self._orders: dict[InOrder, Order] = {}
         self._one_at_a_time = asyncio.Lock()
         self._values = self._all()
         records.subscribe(self._note)
 
-    async def of(self, name: JobOrder) -> Order:
+    async def of(self, name: InOrder) -> Order:
         """All jobs in that order. To be used at once: what changes later moves its jobs."""
         async with self._one_at_a_time:
             clock = asyncio.get_running_loop().time
@@ -194,12 +208,13 @@ class JobOrders:
             for job_id in gone:
                 order.drop(job_id)
 
-    def _all(self) -> dict[JobOrder, Callable[[Job], Value]]:
+    def _all(self) -> dict[InOrder, Callable[[Job], Value]]:
         return {
             "deadline": lambda job: LATE if job.deadline_at is None else job.deadline_at,
             "ends": self._ends_at,
             "finished": lambda job: job.finished_at or 0.0,
             "gpus": self._gpus,
+            "late": self._late_s,
             "name": lambda job: job.name,
             "owner": lambda job: job.owner,
             "priority": lambda job: job.priority,
@@ -226,6 +241,17 @@ class JobOrders:
         waiting = None if job.status in TERMINAL else self._told.found(job.id)
         at = waiting.expected_start_at if waiting is not None else None
         return LATE if at is None else at
+
+    def _late_s(self, job: Job) -> float:
+        """By how many seconds it is expected to miss its deadline; 0 where nothing is said of its end."""
+        if job.deadline_at is None or job.terminal:
+            return 0.0
+        if job.status is JobStatus.PENDING and self._told.found(job.id) is None:
+            return 0.0
+        placement = self._records.placements.get(job.placement or "")
+        if job.status is not JobStatus.PENDING and (placement is None or placement.ended):
+            return 0.0
+        return max(0.0, self._ends_at(job) - job.deadline_at)
 
     def _ends_at(self, job: Job) -> float:
         if job.status in TERMINAL:

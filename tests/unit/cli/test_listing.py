@@ -49,10 +49,11 @@ def names(said: str) -> list[str]:
 
 def test_the_dispatcher_sorts_and_filters(federator: Command, jobs: FakeDispatcher) -> None:
     assert names(federator("list", "--sort", "-gpus", "--owner", "ada", "--text", "wi").out)[0] == "wide"
-    federator("list", "--sort", "age", "--reason", "behind", "--since", "1970-01-01T00:01Z")
+    federator("list", "--sort", "age", "--reason", "behind", "--at-risk", "--since", "1970-01-01T00:01Z")
     first, second = (heard.query for heard in jobs.of("GET /v1/jobs"))
     assert first == {"sort": "-gpus", "owner": "ada", "text": "wi", "collapse": "true", "limit": "50"}
     assert (second["sort"], second["reason"], second["since"]) == ("-submitted", "behind", "60.0")
+    assert second["at_risk"] == "true"
     wrong = federator("list", "--sort", "prioritty")
     assert (wrong.code, wrong.err) == (2, "error: --sort: there is no 'prioritty' (did you mean priority?)\n")
 
