@@ -20,7 +20,7 @@ from federator.cli.money_columns import (
     spent_columns,
 )
 from federator.cli.output import ListOutput, Output, show_data, show_rows
-from federator.cli.phrases import plain, when
+from federator.cli.phrases import plain, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
 
 burst = App(name="burst")
@@ -42,9 +42,16 @@ def teams(*, output: ListOutput = "table", connection: Connection = HERE) -> Non
 
 
 def waiting(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
-    """List why jobs wait, added up by reason; `list --reason` shows the jobs of one."""
+    """List why jobs wait, added up by reason, and what is kept for whom; `list --reason` shows the jobs of one."""
     found, now = ask(connection, lambda client: client.waiting())
     show_rows(found.reasons, reason_columns(now), output, empty="no job waits")
+    if output in ("table", "wide"):
+        for each in found.reserved:
+            by = f" by policy {plain(each.policy)}" if each.policy else ""
+            gpus = "GPU is" if each.gpus == 1 else "GPUs are"
+            print(
+                f"{each.gpus:g} {gpus} kept at {plain(each.site)}{by} for {plain(each.name)} until {when_exactly(each.until_at, now)}"
+            )
 
 
 def alerts(*, output: ListOutput = "table", connection: Connection = HERE) -> None:

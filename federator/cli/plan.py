@@ -28,6 +28,7 @@ PIPED = 140
 GLYPHS = {
     BarState.ENDED: ("─", "dim"), BarState.RUNNING: ("█", "green"), BarState.STARTING: ("▓", "cyan"), BarState.BOOTING: ("◇", "cyan"),
     BarState.RESERVED: ("▒", "magenta"), BarState.PLANNED: ("░", "yellow"), BarState.LOCAL: ("·", "dim"),
+    BarState.KEPT: ("═", "blue"),
 }  # fmt: skip
 NOW = "│"
 Hours = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=24 * 30))]

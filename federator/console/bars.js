@@ -54,7 +54,7 @@ export function legend(parts) {
 
 /**
  * The GPUs of a site, if it has any: sick ones are beside those that it lends.
- * @param {Api.SiteLine} row @param {number} [reserved] So many are kept for gangs.
+ * @param {Api.SiteLine} row @param {number} [reserved] So many are kept for somebody.
  */
 export function siteBar(row, reserved = 0) {
   if (!row.gpus && !row.sick) return null;
@@ -63,7 +63,7 @@ export function siteBar(row, reserved = 0) {
   const held = closed ? 0 : Math.min(free, reserved);
   return bar([
     { part: "busy", size: row.busy, word: `${number(row.busy, 1)} busy` },
-    { part: "held", size: held, word: `${number(held, 1)} kept for a gang` },
+    { part: "held", size: held, word: `${number(held, 1)} kept` },
     { part: closed ? "draining" : "free", size: free - held, word: `${number(free - held, 1)} ${closed ? "idle, and nothing new starts" : "free"}` },
     { part: "sick", size: row.sick, word: `${number(row.sick)} sick` },
   ]);

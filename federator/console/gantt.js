@@ -20,7 +20,7 @@ import { pack } from "./packing.js";
  * @property {string} [nowWord]
  */
 
-/** States in the order in which they are drawn, with what they are called. @type {readonly [string, string][]} */
+/** States, with what they are called. @type {readonly [string, string][]} */
 export const STATES = [
   ["ended", "ended"],
   ["local", "the site's own work"],
@@ -29,7 +29,10 @@ export const STATES = [
   ["booting", "machine boots"],
   ["starting", "starting"],
   ["running", "running"],
+  ["kept", "reserved by a policy"],
 ];
+/** Work is drawn over what is kept for it. */
+const ORDER = ["kept", "rest", ...STATES.map(([state]) => state).filter((state) => state !== "kept"), "failed"];
 const STEPS = [1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 const SHORTEST_S = 60;
 const LONGEST_S = 31 * 86400;
@@ -245,6 +248,8 @@ export class Gantt {
     const late = [];
     /** @type {SVGElement[]} */
     const names = [];
+    /** @type {SVGElement[]} */
+    const below = [];
     for (const lane of lanes) {
       for (const { bar, boxes } of lane.packed) {
         const moment = bar.ran_until === undefined ? Infinity : this.options.now();
@@ -264,14 +269,13 @@ export class Gantt {
           if (bar.deadline_at && bar.end_at > bar.deadline_at && bar.state !== "ended") late.push(`M${round(x + wide - 2)} ${round(y)}h2v${round(high)}h-2z`);
           if (!written && wide > 34 && high >= LABEL_HIGH && names.length < MOST_LABELS) {
             written = true;
-            names.push(label(bar, x, y, wide, bar.state === "ended" ? high : Math.min(high, 40), reached < right ? "rest" : bar.state));
+            (bar.state === "kept" ? below : names).push(label(bar, x, y, wide, bar.state === "ended" ? high : Math.min(high, 40), reached < right ? "rest" : bar.state));
           }
         }
       }
     }
-    const made = ["rest", ...STATES.map(([state]) => state), "failed"].filter((state) => paths[state]);
     return [
-      ...made.map((state) => svg("path", { class: `gantt-bar bar-${state}`, d: paths[state]?.join("") ?? "" })),
+      ...ORDER.filter((state) => paths[state]).flatMap((state) => [svg("path", { class: `gantt-bar bar-${state}`, d: paths[state]?.join("") ?? "" }), ...(state === "kept" ? below : [])]),
       ...(late.length ? [svg("path", { class: "gantt-late", d: late.join("") })] : []),
       ...names,
     ];
@@ -300,7 +304,9 @@ export class Gantt {
     const row = Math.floor((y - lane.top) / lane.row);
     const near = (3 / this.#width) * (this.until - this.since);
     const time = this.#time(x);
-    const here = lane.packed.filter(({ bar, boxes }) => bar.start_at <= time + near && bar.end_at >= time - near && boxes.some((box) => row >= box.row && row < box.row + box.rows));
+    const all = lane.packed.filter(({ bar, boxes }) => bar.start_at <= time + near && bar.end_at >= time - near && boxes.some((box) => row >= box.row && row < box.row + box.rows));
+    const work = all.filter(({ bar }) => bar.state !== "kept");
+    const here = work.length ? work : all;
     return (here.find(({ bar }) => bar.start_at <= time && bar.end_at >= time) ?? here[0])?.bar ?? null;
   }
 
@@ -499,7 +505,7 @@ export function swatch(state) {
 export function patterns() {
   /** @param {string} name @param {number} size @param {string} d */
   const pattern = (name, size, d) => svg("pattern", { id: `gantt-${name}`, width: size, height: size, patternUnits: "userSpaceOnUse" }, svg("rect", { class: "under", width: size, height: size }), svg("path", { class: "over", d }));
-  return svg("defs", null, pattern("planned", 8, "M-2 2 2-2M0 8 8 0M6 10 10 6"), pattern("reserved", 6, "M0 0 6 6M6 0 0 6"), pattern("starting", 5, "M1 0V5M3.5 0V5"), pattern("booting", 6, "M1 1h2v2h-2zM4 4h2v2h-2z"), pattern("local", 4, "M0 2H4"));
+  return svg("defs", null, pattern("planned", 8, "M-2 2 2-2M0 8 8 0M6 10 10 6"), pattern("reserved", 6, "M0 0 6 6M6 0 0 6"), pattern("starting", 5, "M1 0V5M3.5 0V5"), pattern("booting", 6, "M1 1h2v2h-2zM4 4h2v2h-2z"), pattern("local", 4, "M0 2H4"), pattern("kept", 9, "M-2 2 2-2M0 9 9 0M7 11 11 7"));
 }
 
 /** @param {Bar} bar */

@@ -73,7 +73,7 @@ function packLane(lane, bars) {
   /** @type {number[]} */
   const below = [];
   const packed = bars.map((bar) => {
-    if (bar.state === "booting") return { bar, boxes: [{ row: 0, rows: Math.max(1, free.length) }] };
+    if (bar.state === "booting" || bar.state === "kept") return { bar, boxes: [{ row: 0, rows: Math.max(1, free.length) }] };
     const rows = onHosts(bar, hosts, each, free);
     if (rows) {
       for (const row of rows) free[row] = bar.end_at;

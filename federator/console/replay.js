@@ -24,7 +24,8 @@ const FRAME_MS = 100;
 const NEAR_S = 10;
 /** Seconds of the day in a second. @type {readonly [string, string][]} */
 const SPEEDS = [["60", "a minute a second"], ["600", "ten minutes a second"], ["3600", "an hour a second"]];
-const AHEAD = new Set(["planned", "reserved", "booting"]);
+/** What did not run. */
+const AHEAD = new Set(["planned", "reserved", "booting", "kept"]);
 /** Seconds by which keys move. @type {Record<string, number>} */
 const STEPS = { ArrowLeft: -60, ArrowRight: 60, ArrowDown: -60, ArrowUp: 60, PageDown: -3600, PageUp: 3600, Home: -Infinity, End: Infinity };
 

@@ -19,6 +19,8 @@ class BarState(StrEnum):
     """It waits, and free hosts are held for it by name until then."""
     PLANNED = "planned"
     """It waits, and is to start there then."""
+    KEPT = "kept"
+    """No work: for that time a policy keeps the place for somebody (`name`), or for nobody."""
     LOCAL = "local"
     """The site's own work, of which no more is known."""
 
@@ -46,7 +48,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One piece of work at one place. Times are seconds since the epoch. `id` is its placement's, its job's while it waits, or its rental's."""
+    """One piece of work at one place. Times are seconds since the epoch. `id` is its placement's, its job's while it waits, its rental's, or of what a policy keeps the policy's with the lane."""
 
     id: str
     lane: str

@@ -20,16 +20,19 @@ class WaitReason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservedGpus(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs that are free, or will soon be, and are kept for a job that needs many at once."""
+    """GPUs that are free, or will soon be, and are kept: for a job that needs many at once, or by a policy."""
 
     site: str
     job: str
-    """Its id; empty where it may not be seen."""
+    """Its id; empty where it may not be seen, and of what a policy keeps."""
     name: str
+    """The job's, or for whom a policy keeps them."""
     gpus: float
-    """What it asks for in all."""
+    """What the job asks for in all, or what is free of that which a policy keeps."""
     until_at: float
-    """When it starts at the latest, as planned."""
+    """When it starts at the latest, as planned, or when the policy lets it go."""
+    policy: str = ""
+    """The policy that keeps them; empty: the plan does."""
 
 
 class WaitingNow(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,7 +136,7 @@ declare namespace Api {
   interface Bar {
     id: string;
     lane: string;
-    state: "ended" | "running" | "starting" | "booting" | "reserved" | "planned" | "local";
+    state: "ended" | "running" | "starting" | "booting" | "reserved" | "planned" | "kept" | "local";
     start_at: number;
     end_at: number;
     gpus?: number;
@@ -1786,6 +1786,7 @@ declare namespace Api {
     name: string;
     gpus: number;
     until_at: number;
+    policy: string;
   }
   interface Resources {
     gpus: Accelerators;

@@ -102,6 +102,12 @@ def test_a_gang_over_hosts_and_what_has_no_host_yet(page: Page) -> None:
     assert found["late"] == [(8, 1)], "what does not fit is below, not over other work"
 
 
+def test_what_a_policy_keeps_lies_behind_the_work_of_its_lane(page: Page) -> None:
+    kept = bar("kept", 0, 100, 8, state="kept")
+    found = rows(page, LANE, kept, bar("a", 10, 90, 4, "one"), bar("b", 10, 90, 4, "two"))
+    assert found == {"kept": [(0, 8)], "a": [(0, 4)], "b": [(4, 4)]}
+
+
 def test_parts_of_gpus_and_work_on_processors_have_a_row_each(page: Page) -> None:
     shared = {**LANE, "shared": True, "gpus_per_node": 1}
     assert rows(page, shared, bar("a", 0, 10, 0.25, "one"), bar("b", 0, 10, 0.5, "one"), bar("c", 10, 20, 0.5, "one")) == {

@@ -1,10 +1,12 @@
 """The page Now in real Chromium: what is there, live, and for each person what they may see."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import expect
 
+from federator.kernel.quantities import format_instant
 from tests.console.stage import Person, Stage
 
 pytestmark = pytest.mark.usefixtures("cleared")
@@ -59,6 +61,48 @@ def test_it_shows_what_happens_and_follows_it(person: Callable[[str], Person], s
     jobs = page.get_by_role("table", name="Jobs")
     expect(jobs.get_by_role("row", name="sooner")).to_be_visible()
     expect(jobs.get_by_role("row", name="never")).to_have_count(0)
+
+
+@pytest.fixture
+def reserved(stage: Stage) -> Iterator[None]:
+    """The site is kept for the queue `demo` for an hour from now on."""
+    begin, end = (format_instant(time.time() + hours * 3600) for hours in (-1, 1))
+    spec = f"{{where: {{sites: [north]}}, who: {{queues: [demo]}}, from: '{begin}', until: '{end}'}}"
+    queues = [
+        f"apiVersion: federator/v1\nkind: Queue\nmetadata: {{name: {name}}}\nspec: {{guaranteed: {{gpus: {gpus}}}, limit: {{gpus: 7}}}}\n"
+        for name, gpus in (("demo", 4), ("default", 1))
+    ]
+    budget = (
+        "apiVersion: federator/v1\nkind: Budget\nmetadata: {name: month}\nspec: {usd: {per_month: 100}}\n"
+    )
+    kept = f"apiVersion: federator/v1\nkind: Reservation\nmetadata: {{name: show}}\nspec: {spec}\n"
+    with stage.client() as client:
+        assert not client.apply_policies("---\n".join([kept, budget, *queues]), "a show").problems
+        yield
+        client.apply_policies("---\n".join(queues), "it is over")
+
+
+@pytest.mark.usefixtures("reserved")
+def test_what_a_policy_keeps_is_shown_with_queues_and_caps(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    admin = person("admin")
+    page = admin.sign_in()
+    with stage.client() as client:
+        client.submit({"name": "shown", "run": "sleep 600", "queue": "demo", "resources": {"gpus": 3}})
+    expect(page.get_by_role("img", name="3 busy, 5 kept")).to_be_visible()
+    expect(page.get_by_role("table", name="Sites and their GPUs")).to_contain_text("queue demo 5")
+    queue = page.get_by_role("table", name="Queues against").get_by_role("row", name="demo")
+    expect(queue.get_by_role("img", name="3 in use, 4 guaranteed, limit 7")).to_be_visible()
+    expect(page.get_by_role("table", name="Money under caps")).to_contain_text("Budget/month")
+    admin.picture("now-reserved")
+    admin.audit()
+    admin.open("/plan")
+    expect(page.locator(".bar-kept").first).to_be_attached()
+    admin.picture("plan-reserved")
+    page.get_by_role("button", name="As a table").click()
+    expect(page.get_by_role("rowheader", name="Reserved for queue demo")).to_be_visible()
+    admin.audit()
 
 
 def test_links_work_by_keyboard(person: Callable[[str], Person], stage: Stage) -> None:

@@ -125,12 +125,12 @@ function sitePanel() {
       { id: "bar", title: "GPUs", long: true, cell: (row) => siteBar(row, sum(row.reserved, "gpus")) },
       { id: "busy", title: "Busy", numeric: true, cell: (row) => `${number(row.busy, 1)} of ${number(row.gpus, 1)}`, by: (row) => row.busy },
       { id: "gang", title: "Largest gang", numeric: true, cell: (row) => row.largest_gang || "–" },
-      { id: "held", title: "Kept for", long: true, cell: (row) => row.reserved.map((each) => h("div", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.name, h("span", { class: "faint" }, ` ${number(each.gpus, 1)} `, time(each.until_at)))) },
+      { id: "held", title: "Kept for", long: true, cell: (row) => row.reserved.map((each) => h("div", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.policy ? h("a", { href: "/policies", title: each.policy }, each.name) : each.name, h("span", { class: "faint" }, ` ${number(each.gpus, 1)} `, time(each.until_at)))) },
       { id: "age", title: "Report", numeric: true, cell: (row) => (row.reported_at === null ? "never" : time(row.reported_at)), by: (row) => row.reported_at },
     ],
   });
   return {
-    element: h("div", { class: "stack" }, legend([["busy", "busy"], ["free", "free"], ["held", "kept for a gang"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element),
+    element: h("div", { class: "stack" }, legend([["busy", "busy"], ["free", "free"], ["held", "kept for somebody"], ["draining", "starts nothing new"], ["sick", "sick"]]), table.element),
     /** @param {Api.SiteLine[]} sites @param {Api.ReservedGpus[]} reserved */
     show: (sites, reserved) => table.show(sites.map((site) => ({ ...site, reserved: reserved.filter((each) => each.site === site.name) }))),
   };

@@ -1,6 +1,6 @@
 // The plan: what runs where and when, and what is to start there; now, or as a decision of the past day foresaw it.
 import { at, get, now } from "../api.js";
-import { notice, problemBox } from "../dialog.js";
+import { capital, notice, problemBox } from "../dialog.js";
 import { h, show } from "../dom.js";
 import { field, select, text } from "../form.js";
 import { absolute, duration, number, plural, time } from "../format.js";
@@ -231,6 +231,7 @@ class PlanPage {
   #name(bar) {
     if (bar.state === "booting") return "A rented machine";
     if (bar.state === "local") return "The site's own work";
+    if (bar.state === "kept") return capital(bar.name ?? "");
     return `${bar.name || bar.job || "a job"}${(bar.tasks ?? 1) > 1 ? ` × ${bar.tasks}` : ""}`;
   }
 

@@ -110,7 +110,7 @@ class Views:
         self._series = series
         self._visibility = visibility
         self._providers = providers
-        self.waits = Waits(records, turn, explainer, self._waiting)
+        self.waits = Waits(records, turn, explainer, self._waiting, observer.pools)
         self._lists = JobLists(records, JobOrders(records, explainer, lambda: turn.plan))
 
     def find_job(self, caller: Caller, name: str) -> Job:

@@ -4,16 +4,21 @@ The sums are made of the newest plan, once for everybody who looks: a look then 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from federator.control.administration.visibility import ANOTHERS, Sight
 from federator.control.queries.explanations import Explainer
 from federator.control.record.job_index import CellKey
 from federator.control.record.records import Records
 from federator.control.turns.turn import Turn
-from federator.model.jobs import Job, JobStatus
+from federator.model.jobs import Job, JobStatus, in_gpus
 from federator.model.plans import ReservedFor, Waiting
+from federator.model.rules import Opening, selects
+from federator.model.snapshot import PoolView
+from federator.planning.explanations.rule_words import kept_for
+from federator.planning.rules.openings import kept_spans
 from federator.wire.waiting import ReservedGpus, WaitingNow, WaitReason
 
 STEP = 500
@@ -34,10 +39,16 @@ class Waits:
     """Answers what waits, as of the newest plan."""
 
     def __init__(
-        self, records: Records, turn: Turn, explainer: Explainer, told: Callable[[Job], Waiting | None]
+        self,
+        records: Records,
+        turn: Turn,
+        explainer: Explainer,
+        told: Callable[[Job], Waiting | None],
+        pools: Callable[[], Sequence[PoolView]],
     ) -> None:
-        """`told`: what people are told of a job that waits."""
+        """`told`: what people are told of a job that waits; `pools`: all capacity there is, as it is now."""
         self._records, self._turn, self._explainer, self._told = records, turn, explainer, told
+        self._pools = pools
         self._sums: dict[CellKey, dict[str, _Sum]] = {}
         self._good_until = 0.0
         self._one_at_a_time = asyncio.Lock()
@@ -62,7 +73,7 @@ class Waits:
             reasons=tuple(
                 self._row(reason, each) for reason, each in rows if each.first in self._records.jobs
             ),
-            reserved=tuple(self._reserved(sight)),
+            reserved=(*self._for_gangs(sight), *islice(self._by_policies(), MOST_RESERVED)),
         )
 
     async def _added_up(self) -> dict[CellKey, dict[str, _Sum]]:
@@ -94,7 +105,7 @@ class Waits:
             because=waiting.because if waiting is not None else "",
         )
 
-    def _reserved(self, sight: Sight) -> Iterator[ReservedGpus]:
+    def _for_gangs(self, sight: Sight) -> Iterator[ReservedGpus]:
         """Each job once for which something is held."""
         seen: set[str] = set()
         for waiting in self._turn.waiting.values():
@@ -112,6 +123,31 @@ class Waits:
                     gpus=spec.nodes * spec.resources.gpus.total,
                     until_at=held.until_at,
                 )
+
+    def _by_policies(self) -> Iterator[ReservedGpus]:
+        """What is kept at this moment from one moment to another, by site: what is free of it now."""
+        now = self._explainer.expectations.now()
+        for rule in self._records.policies.rules:
+            spans = kept_spans(rule, now) if isinstance(rule, Opening) else ()
+            until_at = max((until_at for first_at, until_at in spans if first_at <= now), default=None)
+            if until_at is None or not isinstance(rule, Opening):
+                continue
+            free: dict[str, float] = {}
+            for pool in self._pools():
+                if selects(rule.pools, pool):
+                    busy = sum(each.nodes * each.gpus for each in pool.busy)
+                    gpus = in_gpus(pool.nodes * pool.gpus_per_node - busy, shared=pool.shared)
+                    free[pool.site] = free.get(pool.site, 0.0) + gpus
+            for site, gpus in free.items():
+                if gpus > 0:
+                    yield ReservedGpus(
+                        site=site,
+                        job="",
+                        name=kept_for(rule),
+                        gpus=gpus,
+                        until_at=until_at,
+                        policy=rule.policy,
+                    )
 
 
 def _add(to: _Sum, more: _Sum) -> None:

@@ -60,6 +60,11 @@ def whose(scope: Scope) -> str:
     return ", ".join(parts) or "everybody"
 
 
+def kept_for(rule: Opening) -> str:
+    """For whom a place is kept that the rule closes."""
+    return "nobody" if rule.but_for is None else whose(rule.but_for)
+
+
 def where(pools: PoolSelector) -> str:
     """Which capacity a rule is about."""
     fields = {

@@ -12,7 +12,9 @@ from federator.model.jobs import in_gpus
 from federator.model.plans import Place, Plan, Preempt, Rent, ReservedFor, Waiting
 from federator.model.snapshot import BusyView, JobView, Problem
 from federator.model.timetable import Bar, BarState, Lane, Timetable
+from federator.planning.explanations.rule_words import kept_for
 from federator.planning.places.candidates import Candidate
+from federator.planning.rules.openings import kept_spans
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording.told import because_of, told_waiting
 from federator.planning.world.problem import World
@@ -21,7 +23,7 @@ from federator.planning.world.problem import World
 def timetable(problem: Problem, plan: Plan) -> Timetable:
     """All that the decision foresees. Raises `Unavailable` where the kernel cannot be loaded."""
     drawn = _Drawn(problem, plan)
-    bars = (*drawn.running(), *drawn.booting(), *drawn.starting(), *drawn.planned())
+    bars = (*drawn.kept(), *drawn.running(), *drawn.booting(), *drawn.starting(), *drawn.planned())
     return Timetable(
         decision=plan.decision,
         taken_at=plan.taken_at,
@@ -47,6 +49,24 @@ class _Drawn:
             for waiting in plan.waiting
             if waiting.reserved is not None and waiting.reserved.why is ReservedFor.GANG
         }
+
+    def kept(self) -> Iterator[Bar]:
+        """What policies keep for somebody, or for nobody, from one moment to another."""
+        places = [at for at in self.world.places if at.standing is not None]
+        for rule in self.world.book.openings:
+            for start_at, end_at in kept_spans(rule, self.plan.taken_at):
+                for at in places:
+                    if at.selected_by(rule.pools):
+                        yield Bar(
+                            id=f"{rule.policy}/{start_at:.0f}/{at.key}",
+                            lane=at.key,
+                            state=BarState.KEPT,
+                            start_at=start_at,
+                            end_at=end_at,
+                            gpus=at.gpus_in_all,
+                            name=f"reserved for {kept_for(rule)}",
+                            because=f"policy {rule.policy}",
+                        )
 
     def running(self) -> Iterator[Bar]:
         """What holds hosts: of a gang over several members one bar."""

@@ -35,6 +35,14 @@ def takes_work(rule: Opening, at: float) -> bool:
     return opened and not any(open_at(window, at) for window in rule.closed)
 
 
+def kept_spans(rule: Opening, after: float) -> Iterator[tuple[float, float]]:
+    """From when until when it is closed whole, as a reservation is, and not by hours of the week; without what is over by that moment."""
+    for window in rule.closed:
+        whole = (window.days, window.from_minute, window.to_minute) == _ALWAYS
+        if whole and window.first_at is not None and window.until_at is not None and window.until_at > after:
+            yield window.first_at, window.until_at
+
+
 def changes_at(rule: Opening, at: float) -> float | None:
     """The next moment at which it closes, where it takes work now, or else at which it opens; None within the days ahead."""
     now_open = takes_work(rule, at)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from federator.model.rules import Opening, PolicyDocument, PolicySet, PoolSelector, Scope, Window
 from federator.wire.administration import PolicyVerdict
+from federator.wire.waiting import ReservedGpus, WaitingNow
 from federator.wire.yamltext import read_documents
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.answers import NOW, TIME
@@ -116,3 +117,14 @@ def test_a_mistake_changes_nothing(
     assert ran.code != 0
     assert says in ran.err
     assert not kept.of("POST /v1/policies")
+
+
+def test_what_is_kept_now_stands_below_what_waits(fake: FakeDispatcher, federator: Command) -> None:
+    gang = ReservedGpus(site="lab", job="job-1", name="gang", gpus=8.0, until_at=NOW + 3600.0)
+    show = ReservedGpus(
+        site="lab", job="", name="queue demo", gpus=1.0, until_at=NOW + 60.0, policy="Reservation/show"
+    )
+    fake.answer("GET /v1/waiting", WaitingNow(jobs=0, gpus=0.0, reserved=(gang, show)), headers=TIME)
+    out = federator("waiting").out
+    assert "8 GPUs are kept at lab for gang until in 1h" in out
+    assert "1 GPU is kept at lab by policy Reservation/show for queue demo until in 1m" in out

@@ -2,10 +2,13 @@
 
 from datetime import UTC, datetime
 
+from federator.control.administration.visibility import Visibility
 from federator.kernel.clock import ManualClock
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
-from tests.support.dispatch import World, make_world
+from federator.model.timetable import BarState, Timetable
+from federator.planning.explanations.timetable import timetable
+from tests.support.dispatch import ADMIN, World, make_world
 
 MIDDAY = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
 HOUR = 3600.0
@@ -33,10 +36,48 @@ async def a_world(text: str) -> World:
     return world
 
 
+async def test_the_plan_and_what_is_kept_say_for_whom() -> None:
+    world = await a_world(reservation())
+    job = await world.submit(resources=WHOLE, estimate="1h")
+    await world.turn()
+    drawn = drawn_of(world)
+    (kept,) = [bar for bar in drawn.bars if bar.state is BarState.KEPT]
+    assert (kept.start_at, kept.end_at, kept.gpus) == (MIDDAY + 6 * HOUR, MIDDAY + 10 * HOUR, 4.0)
+    assert (kept.name, kept.because) == ("reserved for queue demo", "policy Reservation/show")
+    assert kept.lane in {lane.key for lane in drawn.lanes}
+    sight = Visibility(world.core.records, world.core.authority, by_team=False).of(ADMIN)
+    assert (await world.core.views.waits.now(sight)).reserved == (), "it has not begun"
+    await world.sites["lab"].finish(job)
+    await go_to(world, MIDDAY + 7 * HOUR)
+    (row,) = (await world.core.views.waits.now(sight)).reserved
+    assert (row.site, row.name, row.gpus, row.policy) == ("lab", "queue demo", 4.0, "Reservation/show")
+    assert row.until_at == MIDDAY + 10 * HOUR
+    await world.submit(resources={"gpus": 3}, queue="demo", estimate="1h")
+    await go_to(world, MIDDAY + 7 * HOUR + 60)
+    assert [each.gpus for each in (await world.core.views.waits.now(sight)).reserved] == [1.0]
+    await go_to(world, MIDDAY + 11 * HOUR)
+    assert (await world.core.views.waits.now(sight)).reserved == ()
+    drawn = drawn_of(world)
+    assert not [bar for bar in drawn.bars if bar.state is BarState.KEPT]
+
+
+async def test_what_nobody_may_use_is_kept_for_nobody() -> None:
+    world = await a_world(reservation(who=""))
+    await world.turn()
+    bars = drawn_of(world).bars
+    assert [bar.name for bar in bars] == ["reserved for nobody"]
+
+
 async def go_to(world: World, at: float) -> None:
     world.clock.advance(at - world.clock.now())
     world.report()
     await world.turn()
+
+
+def drawn_of(world: World) -> Timetable:
+    """The newest plan, drawn."""
+    assert world.core.turn.last is not None
+    return timetable(*world.core.turn.last)
 
 
 async def statuses(world: World, *jobs: str) -> list[JobStatus]:
