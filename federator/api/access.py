@@ -12,6 +12,7 @@ from federator.api.listener import connection_of
 from federator.api.scopes import scope_of
 from federator.api.table import Gate, Route
 from federator.assembly import Core
+from federator.control.record.archived_jobs import ASKING
 from federator.kernel.errors import Conflict, Forbidden, Invalid, TooMany, Unauthenticated, Unavailable
 from federator.model.identity import Caller
 from federator.model.jobs import Job
@@ -68,7 +69,8 @@ def _only_while(request: web.Request, related: Callable[[], bool]) -> None:
 
 
 def _signed_in(request: web.Request, caller: str, still: Callable[[], bool]) -> None:
-    """The connection is the caller's now, for as long as the credential is good. Raises `TooMany`."""
+    """The connection is the caller's now, for as long as the credential is good, and what is asked meanwhile is on their behalf. Raises `TooMany`."""
+    ASKING.set(caller)
     connection = connection_of(request)
     if connection is not None and not connection.signed_in(caller, still):
         raise TooMany(

@@ -7,7 +7,9 @@ only those below the first that is still in the store count.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -20,7 +22,9 @@ from federator.model.jobs import Job
 from federator.ports import Archive
 
 AT_ONCE = 2
-"""Questions that are under way at once; others wait."""
+"""Questions that are under way at once, one of each who asks; others wait."""
+ASKING: ContextVar[str] = ContextVar("asking", default="")
+"""On whose behalf something is asked: a person or an agent, as the API knows them. Empty: the dispatcher itself."""
 MOST = 20_000
 """Jobs whose records are read for one question: as many as are kept decoded."""
 PORTION = 1000
@@ -43,6 +47,8 @@ class ArchivedJobs:
         self.unread: set[str] = set()
         """Files that could not be read: they are left out until they can be."""
         self._room = asyncio.Semaphore(AT_ONCE)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Of each who asks now: of the questions of one, one at a time may wait for room."""
 
     def files(self) -> list[ArchiveFile]:
         """All that can be read; where the archive is off, none."""
@@ -130,5 +136,6 @@ class ArchivedJobs:
         archive = self.archive
         if archive is None or not self.records.archive_files:
             return nothing
-        async with self._room:
+        turn = self._turns.setdefault(ASKING.get(), asyncio.Lock())
+        async with turn, self._room:
             return await asyncio.to_thread(ask, archive)
