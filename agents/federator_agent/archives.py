@@ -10,6 +10,7 @@ import os
 import shutil
 import tarfile
 import zlib
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from federator.kernel.errors import Invalid
@@ -21,15 +22,23 @@ from federator_agent.safe_open import opened
 
 
 def unpack(
-    archive: Path, target: Path, *, most_bytes: float | None = None, only: str = "", fresh: bool = True
+    archive: Path,
+    target: Path,
+    *,
+    most_bytes: float | None = None,
+    only: str = "",
+    fresh: bool = True,
+    links: bool = True,
 ) -> None:
-    """Unpack a gzipped tar into a directory, which is made anew if `fresh`; of its members `only` that one and those below it. Raises `Invalid` for an archive that is not harmless, or larger than `most_bytes`; None: than the limit of all archives."""
+    """Unpack a gzipped tar into a directory, which is made anew if `fresh`; of its members `only` that one and those below it. Raises `Invalid` for an archive that is not harmless, larger than `most_bytes` (None: than the limit of all archives), or has `links` where there should be none."""
     if fresh:
         job_folders.remove(target)
     target.mkdir(parents=True, exist_ok=not fresh)
     try:
         with archive.open("rb") as file:
             for tar, member in members(file, most_bytes=MAX_BYTES if most_bytes is None else most_bytes):
+                if not links and member.issym():
+                    raise Invalid(f"the archive has a link, and outputs have none: {member.name[:200]!r}")
                 if not only or f"{PurePosixPath(member.name)}/".startswith(f"{only}/"):
                     _place(tar, member, target)
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
@@ -38,10 +47,10 @@ def unpack(
         raise Invalid(f"the work directory is not a readable gzipped tar: {error}") from None
 
 
-def names(archive: Path) -> list[str]:
-    """What its members are called. Raises as `unpack`, for what cannot be read."""
+def names(archive: Path, most: int) -> list[str]:
+    """What its first members are called, so many at most. Raises as `unpack`, for what cannot be read."""
     with archive.open("rb") as file:
-        return [member.name for _, member in members(file)]
+        return [member.name for _, member in islice(members(file), most)]
 
 
 def _place(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
@@ -127,7 +136,8 @@ def pack(work: Path, patterns: tuple[str, ...], archive: Path, most_bytes: float
         return 0
     try:
         names = _names(held, patterns)
-        with tarfile.open(archive, "w:gz", compresslevel=3) as tar:
+        # A file under two names is in it twice: whoever reads one of them need not have the other.
+        with tarfile.open(archive, "w:gz", compresslevel=3, dereference=True) as tar:
             left = most_bytes
             for name in names:
                 left -= _add(tar, held, name, left)

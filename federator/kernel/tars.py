@@ -19,6 +19,10 @@ MAX_MEMBERS = 1_000_000
 MAX_BYTES = 64 * 2**30
 
 
+class TooMuch(Invalid):
+    """An archive is larger than it may be, or has too many members."""
+
+
 def members(
     archive: IO[bytes],
     *,
@@ -28,7 +32,7 @@ def members(
 ) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """Each member, with the tar to extract it from before the next is asked for.
 
-    `several`: one archive may follow another. Raises `Invalid` for what is larger than the limits, and what `tarfile` and `gzip` raise for what is no gzipped tar.
+    `several`: one archive may follow another. Raises `TooMuch` for what is larger than the limits, and what `tarfile` and `gzip` raise for what is no gzipped tar.
     """
     with gzip.GzipFile(fileobj=archive, mode="rb") as plain:
         source = _Budgeted(cast("IO[bytes]", plain))
@@ -39,7 +43,7 @@ def members(
                 number += 1
                 expanded += member.size + (HEADER_BYTES - int(source.left))
                 if number > most_members or expanded > most_bytes:
-                    raise Invalid(
+                    raise TooMuch(
                         f"the archive has over {most_members} members, or is larger than {_size(most_bytes)} when unpacked",
                         remedy="send less",
                     )

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from federator.kernel.errors import Invalid, NotFound
-from federator.kernel.tars import MAX_BYTES
+from federator.kernel.errors import NotFound
+from federator.kernel.tars import MAX_BYTES, TooMuch
 from federator.model.jobs import InputFrom
 from federator.wire.link import OutputArchive
 from federator.wire.nearest import nearest
@@ -21,7 +21,9 @@ from federator_agent.data.inputs import SPARE_BYTES, Inputs, NoRoom
 from federator_agent.data.sources import Item, Moved, Readable, Sources
 
 NAMED = 10
-"""Files that a message names."""
+"""Files that a message names,"""
+LOOKED_AT = 1000
+"""and of each archive so many are looked at for that."""
 
 
 class OutputBulk(Protocol):
@@ -125,8 +127,9 @@ def _unpack(data: Path, wanted: InputFrom, found: Sequence[OutputArchive], into:
 def _unpack_one(archive: Path, target: Path, only: str, free_bytes: int) -> None:
     most_bytes = min(MAX_BYTES, max(0, free_bytes - SPARE_BYTES))
     try:
-        archives.unpack(archive, target, most_bytes=most_bytes, only=only, fresh=False)
-    except Invalid as error:
+        # What is moved to its own name afterwards would take its links to somewhere else.
+        archives.unpack(archive, target, most_bytes=most_bytes, only=only, fresh=False, links=False)
+    except TooMuch as error:
         if most_bytes == MAX_BYTES:
             raise
         raise NoRoom(f"it needs more room than there is: {error.message}", remedy="free its disk") from None
@@ -135,7 +138,7 @@ def _unpack_one(archive: Path, target: Path, only: str, free_bytes: int) -> None
 def _missing(data: Path, wanted: InputFrom, found: Sequence[OutputArchive]) -> NotFound:
     """What to tell of an output that is not there: which there are."""
     some_archives = (data / _file(number) for number in range(min(len(found), NAMED)))
-    names = sorted({name for archive in some_archives for name in archives.names(archive)})
+    names = sorted({name for archive in some_archives for name in archives.names(archive, LOOKED_AT)})
     near = nearest(wanted.output, names)
     some = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
     meant = f"did you mean {near}? " if near else ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.kernel.errors import NotFound
+from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.ids import content_hash
 from federator.model.jobs import InputFrom
 from federator.wire.link import OutputArchive
@@ -121,3 +121,19 @@ async def test_placements_that_read_the_same_share_one_transfer_and_have_a_copy_
     assert site.dispatcher.fetched == 1
     (found[0] / "model").write_text("changed")
     assert [(path / "model").read_text() for path in found[1:]] == ["42"] * 4
+
+
+async def test_a_link_in_them_is_refused(site: Site) -> None:
+    """No honest agent packs any; moved to its input's name, one that stayed inside would lead to other placements."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("out/a/b/model"), io.BytesIO())
+        link = tarfile.TarInfo("out/a/b/key")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../../key"
+        tar.addfile(link)
+    digest = content_hash(buffer.getvalue())
+    site.dispatcher.blobs[digest] = buffer.getvalue()
+    made = OutputArchive("job-1", "train", digest, len(buffer.getvalue()))
+    with pytest.raises(Invalid, match="has a link"):
+        await site.bring(InputFrom("job-1", "b", "out/a/b"), made)
+    assert not [*(site.folder / "plc-1").rglob("key")]

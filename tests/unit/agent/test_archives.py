@@ -114,6 +114,17 @@ def test_outputs_are_files_inside_the_work_directory_each_once(tmp_path: Path) -
         assert inner.read() == b"results/deep/b"
 
 
+def test_a_file_with_two_names_is_packed_under_both(tmp_path: Path) -> None:
+    """Else who reads `best.pt` alone would be given a link to what they do not read."""
+    work = tmp_path / "work"
+    (work / "epochs").mkdir(parents=True)
+    (work / "epochs" / "5.pt").write_text("42")
+    (work / "last.pt").hardlink_to(work / "epochs" / "5.pt")
+    archives.pack(work, ("**",), tmp_path / "out.tar.gz")
+    archives.unpack(tmp_path / "out.tar.gz", tmp_path / "read", only="last.pt", links=False)
+    assert (tmp_path / "read" / "last.pt").read_text() == "42"
+
+
 @pytest.mark.parametrize("swapped", ["results", "results/step"])
 def test_a_link_that_a_running_job_puts_in_the_place_of_a_file_is_not_packed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
