@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from aiohttp import web
@@ -31,14 +31,24 @@ SHARE = 20
 """A look that takes long is not repeated before so many times as long: of the dispatcher's time it has a twentieth at most."""
 IDLE_S = 30.0
 """Real seconds after which rows that change by the clock alone are looked at, too."""
-REMEMBERED = 20_000
-"""Changes of rows that are remembered for those who come back."""
+REMEMBERED, REMEMBERED_BYTES = 20_000, 2**24
+"""Changes of rows that are remembered for those who come back; fewer of long rows, as agents have their say in them."""
 EACH = 64
 """Streams of one person at once."""
 TOLD = 32
 """Messages that are kept until the next change. Followers that keep up ask for very few; who makes up others gets no more memory for it."""
 TOPICS: tuple[Topic, ...] = get_args(Topic)
 Rows = Mapping[str, msgspec.Struct]
+
+
+class _Noted(NamedTuple):
+    """A change of a row, and its size as JSON."""
+
+    number: int
+    topic: Topic
+    key: str
+    patch: dict[str, Any] | None
+    size: int
 
 
 @dataclass
@@ -66,7 +76,8 @@ class LiveRows:
         self.looks = 0
         self._makers = _makers(core, lambda: self._jobs)
         self._kept: dict[Topic, _Kept] = {topic: _Kept() for topic in TOPICS}
-        self._log: deque[tuple[int, Topic, str, dict[str, Any] | None]] = deque()
+        self._log: deque[_Noted] = deque()
+        self._log_bytes = 0
         self._forgotten = 0
         """The newest change that is not remembered any more."""
         self.told = lru_cache(maxsize=TOLD)(self._message)
@@ -148,17 +159,20 @@ class LiveRows:
             return
         self.number += 1
         self.told.cache_clear()
-        self._log.extend((self.number, topic, key, patch) for key, patch in patches.items())
-        while len(self._log) > REMEMBERED:
-            self._forgotten = self._log.popleft()[0]
+        for key, patch in patches.items():
+            self._log.append(_Noted(self.number, topic, key, patch, len(msgspec.json.encode(patch))))
+            self._log_bytes += self._log[-1].size
+        while len(self._log) > REMEMBERED or self._log_bytes > REMEMBERED_BYTES:
+            gone = self._log.popleft()
+            self._forgotten, self._log_bytes = gone.number, self._log_bytes - gone.size
 
     def _message(self, topics: tuple[Topic, ...], site: str, after: int | None) -> bytes:
         found: dict[Topic, dict[str, dict[str, Any] | None]] = {}
         if after is None:
             found = {topic: dict(self._kept[topic].fields) for topic in topics}
         else:
-            news = takewhile(lambda each: each[0] > after, reversed(self._log))
-            for _, topic, key, patch in reversed(list(news)):
+            news = takewhile(lambda each: each.number > after, reversed(self._log))
+            for _, topic, key, patch, _ in reversed(list(news)):
                 if topic in topics:
                     rows = found.setdefault(topic, {})
                     before = rows.get(key)
