@@ -10,6 +10,8 @@ from federator.archive import ParquetArchive
 from federator.control.queries.job_lists import Wanted
 from federator.control.record import past
 from federator.kernel.errors import Invalid
+from federator.model.archive import Where
+from federator.model.jobs import JobStatus
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.http import JobAction
@@ -66,3 +68,16 @@ async def test_what_was_read_of_them_leaves_memory_again(
     assert 10 <= len(held) < JOBS
     assert sum(map(len, held)) <= 10 * MAX_SPEC_BYTES
     assert past.SPEC_BYTES >= 1000 * MAX_SPEC_BYTES, "the largest page is there as a whole"
+
+
+async def test_run_times_are_learned_from_as_many_of_them_as_are_in_memory(tmp_path: Path) -> None:
+    world = await archived(tmp_path)
+    records, history = world.core.records, world.core.history
+    jobs = await world.core.views.search.archived.jobs(Where(name="long"))
+    ran = [replace(job, status=JobStatus.SUCCEEDED, started_at=1.0, finished_at=61.0) for job in jobs]
+    records.past.specs = type(records.past.specs)(10, past.SPEC_BYTES)
+    history.learn_older(ran, records)
+    assert not history._runs["default", "long"]
+    await world.core.views.search.archived.jobs(Where(ids=(jobs[3].id,)))
+    history.learn_older(ran, records)
+    assert len(history._runs["default", "long"]) == 1

@@ -8,9 +8,11 @@ then, in the background, from the archive, so that it needs no rows of its own; 
 import math
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from federator.control.record.records import Records
+from federator.kernel.errors import NotFound
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.planning.scheduling.forecast import UNKNOWN, Leaning, leaning
 from federator.planning.scheduling.speeds import Logs, Speeds, learned_speeds
@@ -70,7 +72,8 @@ class History:
     def learn_older(self, jobs: Iterable[Job], records: Records) -> None:
         """Learn from jobs that ended before all that is known, the newest first: what there is room for."""
         for job in jobs:
-            self.learn(job, records, older=True)
+            with suppress(NotFound):  # where specs are very long, those that were read first have left memory
+                self.learn(job, records, older=True)
 
     def learn(self, job: Job, records: Records, *, older: bool = False) -> None:
         """Take note of a job that succeeded; others teach nothing about run times."""
