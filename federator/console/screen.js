@@ -382,7 +382,7 @@ export class Screen {
 
   /** Down a row; at the end of the region it scrolls. */
   #feed() {
-    this.heard += "\n";
+    this.heard = `${this.heard}\n`.slice(-HEARD);
     if (this.y === this.bottom) this.#scroll(this.top, 1);
     else if (this.y < this.height - 1) this.y += 1;
   }

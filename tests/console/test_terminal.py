@@ -17,7 +17,11 @@ SHOW = """async ([columns, rows, parts]) => {
   const told = [];
   const screen = new Screen(columns, rows, (text) => told.push(text));
   const from = performance.now();
-  for (const part of parts) screen.write(part);
+  let heard = 0;
+  for (const part of parts) {
+    screen.write(part);
+    heard = Math.max(heard, screen.heard.length);
+  }
   const took = performance.now() - from;
   const styles = screen.rows.slice(0, 4).map((row) => row.styles.map(({ fg, bg, flags }) => [fg, bg, flags]));
   return {
@@ -25,7 +29,7 @@ SHOW = """async ([columns, rows, parts]) => {
     history: screen.history.map((row) => row.text),
     cursor: [screen.x, screen.y],
     widest: Math.max(...screen.rows.map((row) => row.cells.length)),
-    modes: screen.modes, alternate: screen.alternate, columns: screen.columns, height: screen.height, styles, told, took,
+    modes: screen.modes, alternate: screen.alternate, columns: screen.columns, height: screen.height, styles, told, took, heard,
   };
 }"""
 
@@ -43,7 +47,7 @@ def modules(stage: Stage, browser: Any) -> Iterator[Page]:
 def shown(page: Page, *parts: str, columns: int = 20, rows: int = 4) -> dict[str, Any]:
     """The screen after this output, which comes in these parts."""
     found: dict[str, Any] = page.evaluate(SHOW, [columns, rows, list(parts)])
-    del found["took"]
+    del found["took"], found["heard"]
     return found
 
 
@@ -188,6 +192,7 @@ def test_what_is_meant_to_harm_stays_within_the_screen(modules: Page, what: str)
     assert (found["columns"], found["height"]) == (400, 200)
     assert found["widest"] <= 400
     assert len(found["history"]) <= 1000
+    assert found["heard"] <= 1000, "nor does what nobody has listened to yet grow"
     assert set("".join(found["rows"])) == {"x"}, "it goes on after the next reset"
     assert found["took"] < 2000.0, "milliseconds"
 
