@@ -78,7 +78,6 @@ class LocalSocket:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
             server = await asyncio.start_unix_server(self._connected, path, limit=wire.MAX_REQUEST_BYTES)
             path.chmod(0o666)  # who is at the other end is asked of the kernel
         except OSError as error:

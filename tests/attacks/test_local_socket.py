@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pwd
+import socket
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from federator_agent.core import events as ev
 from federator_agent.core.state import LocalWork, Phase, Record, State, Verdict
 from federator_agent.local_socket import MOST_OF_ONE, LocalSocket
 from federator_agent.local_submit import LocalSubmit
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.agent.worlds import SITE, entry, spec
 
 MUCH = msgspec.json.encode({f"A{n}": "x" * 5000 for n in range(20)}).decode()
@@ -205,3 +206,27 @@ async def test_what_the_dispatcher_has_and_has_forgotten_keeps_its_end_here(door
     answer = await door.ask(wire.Log("job-mine"))
     assert isinstance(answer, wire.Refused)
     assert answer.remedy == "federator logs job-mine"
+
+
+async def test_a_file_at_its_path_is_not_replaced_and_a_socket_that_was_left_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A site file may name a wrong path, and the agent may be root."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        door = Door(Path(folder), {ME: "ada"})
+        door.path.write_text("of somebody")
+        async with asyncio.timeout(PATIENCE_S):
+            await door.socket.serve()  # it returns: nothing is served
+        assert door.path.read_text() == "of somebody"
+        assert "no jobs are taken" in caplog.text
+        door.path.unlink()
+        for _ in range(2):
+            served = asyncio.create_task(Door(Path(folder), {ME: "ada"}).socket.serve())
+            await until(door.path.is_socket, "the socket")
+            await until(lambda: door.path.stat().st_mode & 0o777 == 0o666, "it to be everybody's")
+            assert isinstance(await door.ask(wire.List()), wire.Jobs)
+            served.cancel()
+            await asyncio.gather(served, return_exceptions=True)
+            door.path.unlink(missing_ok=True)
+            with socket.socket(socket.AF_UNIX) as stale:
+                stale.bind(str(door.path))  # as a killed agent leaves it
