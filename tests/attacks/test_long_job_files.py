@@ -1,5 +1,7 @@
 """Jobs with very long texts: what is kept of one is bounded, and many of them in the archive keep nobody from looking."""
 
+import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from msgspec.structs import replace
 from federator import archive
 from federator.archive import ParquetArchive
 from federator.control.queries.job_lists import Wanted
-from federator.control.record import past
+from federator.control.record import decoders, past
 from federator.kernel.errors import Invalid
 from federator.model.archive import Where
 from federator.model.jobs import JobStatus
@@ -81,3 +83,17 @@ async def test_run_times_are_learned_from_as_many_of_them_as_are_in_memory(tmp_p
     await world.core.views.search.archived.jobs(Where(ids=(jobs[3].id,)))
     history.learn_older(ran, records)
     assert len(history._runs["default", "long"]) == 1
+
+
+async def test_no_cache_keeps_the_texts_of_jobs_that_have_gone() -> None:
+    """Of tens of thousands of long job files, gibibytes."""
+    world = await make_world()
+    name = await world.submit(BOB, name="new", env=LONG, labels={"of": "bob"})
+    digest = world.job(name).spec_hash
+    data = world.core.records.spec_bytes(digest)
+    before = sys.getrefcount(data)
+    assert world.core.records.specs_labelled({"of": "bob"}) == {digest}
+    assert world.core.records.specs_labelled({"of": "ada"}) == set()
+    assert sys.getrefcount(data) == before, "nobody else holds it"
+    for cache, longest in ((decoders._long, MAX_SPEC_BYTES), (decoders._short, decoders.LONG_BYTES)):
+        assert (cache.cache_info().maxsize or math.inf) * longest <= 2**28

@@ -25,13 +25,33 @@ class _Labels(msgspec.Struct):
     labels: dict[str, str] = {}
 
 
-@lru_cache(maxsize=65536)
-def labels_of(data: bytes) -> dict[str, str]:
-    """The labels in the bytes of a spec."""
-    return msgspec.json.decode(data, type=_Labels).labels
+MOST_LABELLED = 65_536
+_labels: dict[str, dict[str, str]] = {}
+"""By the hash of a spec, so that nobody holds its bytes for them."""
 
 
-@lru_cache(maxsize=8192)
+def labels_of(digest: str, data: bytes) -> dict[str, str]:
+    """The labels in the bytes of the spec of that hash."""
+    found = _labels.get(digest)
+    if found is None:
+        if len(_labels) >= MOST_LABELLED:
+            _labels.clear()
+        found = _labels[digest] = msgspec.json.decode(data, type=_Labels).labels
+    return found
+
+
+LONG_BYTES = 2**14
+"""Of longer specs fewer are kept: each takes its bytes several times."""
+
+
 def decode_spec(data: bytes) -> JobSpec:
     """The spec of these bytes: few of them are asked for again and again."""
+    return _long(data) if len(data) > LONG_BYTES else _short(data)
+
+
+def _decoded(data: bytes) -> JobSpec:
     return msgspec.json.decode(data, type=JobSpec)
+
+
+_short = lru_cache(maxsize=8192)(_decoded)
+_long = lru_cache(maxsize=1024)(_decoded)

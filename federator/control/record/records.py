@@ -293,7 +293,7 @@ class Records:
     def specs_labelled(self, labels: dict[str, str]) -> set[str]:
         """Hashes of the specs that have all these labels."""
         wanted = labels.items()
-        return {digest for digest, spec in self._specs.items() if wanted <= labels_of(spec.data).items()}
+        return {name for name, spec in self._specs.items() if wanted <= labels_of(name, spec.data).items()}
 
     def unused_specs(self) -> list[str]:
         """Hashes of specs that no job is of, no attempt (a job may be given another spec after it) and none that is just being written."""
