@@ -20,6 +20,7 @@ from federator.wire.yamltext import read_document
 from federator_agent import nvml
 from federator_agent.core.lent_capacity import HostPool, Site, is_of, with_shares
 from federator_agent.data.allowed import Allowed, allowed_of
+from federator_agent.electricity import Electricity
 from federator_agent.images import Images, images_of
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import check as check_kube
@@ -79,6 +80,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the metadata service that says when this machine is taken back; empty: nobody takes it back."""
     watch_gpus: bool = True
     """Whether GPUs of this host that ail take no new work."""
+    electricity: Electricity = Electricity()
+    """What electricity costs and emits here."""
     gpu_test: GpuTest | None = None
     """What shows that a faulty GPU is good for work again; None: faults stay until the driver tells of none."""
     ca: str = ""
@@ -177,6 +180,7 @@ def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> Agent
         notices=_notices(environ),
         host_key=None if file.host_key is None else folder / file.host_key,
         watch_gpus=file.watch_gpus and kueue is None and UNWATCHED_VARIABLE not in environ,
+        electricity=file.electricity,
         gpu_test=file.gpu_test,
         state_dir=folder / (file.state_dir or environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR),
         report_every_s=file.report_every,
@@ -198,6 +202,7 @@ def _check(file: SiteFile) -> None:
     if file.local_submit is not None and (clusters in (["kube"], ["slurm"]) or file.multikueue is not None):
         remedy = "leave it out: people of a cluster submit to its own scheduler"
         raise Invalid("is for sites whose jobs are processes", field="$.local_submit", remedy=remedy)
+    file.electricity.check("$.electricity")
     if file.gpu_test is not None and (clusters in (["kube"], ["slurm"]) or not file.watch_gpus):
         because = "is for GPUs that the agent watches"
         remedy = (

@@ -268,6 +268,7 @@ class Agent:
                 running={record.entry.placement for record in running},
                 passed_s=now_s - then_s,
                 real_s=now_real_s - then_real_s,
+                rates=self._settings.electricity.at(self._clock.now()),
             )
             then_s, then_real_s = now_s, now_real_s
             samples = [Sample(name, used) for name, used in found.items() if SAMPLES in self._link.takes]

@@ -17,6 +17,7 @@ from federator.wire import fields
 from federator.wire.accelerators import Model
 from federator_agent.data.allowed import Addresses
 from federator_agent.data.reach import Network
+from federator_agent.electricity import Electricity
 from federator_agent.images import NONE, Engine, Images
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.lent import Lend
@@ -98,6 +99,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Free words that jobs and policies can select by."""
     price_per_gpu_hour: fields.Money | None = None
     """What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports. `0` says that it costs nothing. Left out: in plans alone, an eighth of its model's list price."""
+    electricity: Electricity = Electricity()
+    """What electricity costs and emits at the site, for `federator usage`: `{usd_per_kwh: 0.24, gco2_per_kwh: 40}`. Left out: nothing is told of it."""
     pools: Annotated[tuple[Pool, ...], Meta(min_length=1)] | None = None
     """Nodes of one shape. Left out: one pool, as found on the host."""
     kube: KubeSettings | None = None

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from federator.model.placements import Used
+from federator_agent.electricity import FREE, Rates
 
+JOULES_PER_KWH = 3.6e6
 IDLE_PERCENT = 5
 """A GPU that is less busy idles."""
 
@@ -19,6 +21,8 @@ class GpuUse(NamedTuple):
 
     busy_percent: float
     memory_mib: int
+    power_w: float | None = None
+    """Of the part that is the rank's; None: nobody knows."""
 
 
 class Reading(NamedTuple):
@@ -45,9 +49,15 @@ class UsageTotals:
         """Processor time of each rank, as it was read last; None: nobody has looked, and what runs already may have been counted by an earlier process."""
 
     def add(
-        self, readings: Readings, *, running: Collection[str], passed_s: float, real_s: float
+        self,
+        readings: Readings,
+        *,
+        running: Collection[str],
+        passed_s: float,
+        real_s: float,
+        rates: Rates = FREE,
     ) -> dict[str, Used]:
-        """What the placements that were read have used so far. `passed_s` since the last time, by the agent's clock, and `real_s` in truth; what is not `running` is forgotten."""
+        """What the placements that were read have used so far. `passed_s` since the last time, by the agent's clock, and `real_s` in truth; what is not `running` is forgotten. `rates`: of electricity, in that time."""
         now_s = {(name, rank): each.cpu_s for name, of in readings.items() for rank, each in of.items()}
         pace = passed_s / real_s if real_s > 0 else 0.0
         before_s = now_s if self._cpu_s is None else self._cpu_s
@@ -61,6 +71,7 @@ class UsageTotals:
                 ranks,
                 passed_s,
                 pace * sum(grown_s[name, rank] for rank in ranks),
+                rates,
             )
             for name, ranks in readings.items()
         }
@@ -68,7 +79,7 @@ class UsageTotals:
         return found
 
 
-def _after(before: Used, ranks: Mapping[int, Reading], passed_s: float, cpu_s: float) -> Used:
+def _after(before: Used, ranks: Mapping[int, Reading], passed_s: float, cpu_s: float, rates: Rates) -> Used:
     memory_mib = sum(each.memory_bytes for each in ranks.values()) >> 20
     after = replace(
         before,
@@ -82,8 +93,14 @@ def _after(before: Used, ranks: Mapping[int, Reading], passed_s: float, cpu_s: f
     if not gpus:
         return after
     busy = [gpu.busy_percent for gpu in gpus]
+    watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    kwh = sum(watts) * passed_s / JOULES_PER_KWH
     return replace(
         after,
+        power_sampled_s=before.power_sampled_s + passed_s * len(watts),
+        energy_kwh=before.energy_kwh + kwh,
+        power_usd=before.power_usd + kwh * rates.usd_per_kwh,
+        co2_kg=before.co2_kg + kwh * rates.gco2_per_kwh / 1000,
         gpus_sampled_s=before.gpus_sampled_s + passed_s * len(busy),
         gpus_busy_s=before.gpus_busy_s + passed_s * sum(busy) / 100,
         gpu_memory_peak_mib=max(before.gpu_memory_peak_mib, *(gpu.memory_mib for gpu in gpus)),

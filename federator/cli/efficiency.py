@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from federator.cli.columns import gpus_busy
 from federator.cli.layout import Column
 from federator.cli.output import Output, show_rows, status
-from federator.cli.phrases import NONE
+from federator.cli.phrases import NONE, energy_kwh
 from federator.cli.session import HERE, Connection, ask
 from federator.client.jobs import JobFilter
 from federator.kernel.quantities import format_mib
@@ -126,6 +126,7 @@ def _columns() -> tuple[Column[JobRow], ...]:
             right=True,
             least=80,
         ),
+        Column("ENERGY", _energy, right=True, least=90),
         Column(
             "LOOKED AT",
             lambda row: NONE if row.used is None else f"{row.used.sampled_s / 3600:.1f}h",
@@ -139,6 +140,11 @@ def _columns() -> tuple[Column[JobRow], ...]:
 def _gpu_memory(row: JobRow) -> str:
     known = row.used is not None and row.used.gpus_sampled_s > 0
     return format_mib(row.used.gpu_memory_peak_mib) if known and row.used is not None else NONE
+
+
+def _energy(row: JobRow) -> str:
+    known = row.used is not None and row.used.power_sampled_s > 0
+    return energy_kwh(row.used.energy_kwh) if known and row.used is not None else NONE
 
 
 def _cpus(row: JobRow) -> str:

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from federator.cli.columns import labels
 from federator.cli.output import expected, status
-from federator.cli.phrases import counted, duration, usd, when_exactly
+from federator.cli.phrases import counted, duration, energy_kwh, usd, when_exactly
 from federator.cli.requested import asks_for, asks_for_any
 from federator.kernel.quantities import format_duration, format_mib
 from federator.model.jobs import FORECAST_SLACK_S, Job, JobSpec, JobStatus
@@ -144,7 +144,8 @@ def _spent(job: Job) -> str:
     if not job.gpu_s and not job.spent_usd:
         return ""
     used = f"{job.gpu_s / 3600:.2f} GPU-hours" if job.gpu_s >= 360 else f"{job.gpu_s:.0f} GPU-seconds"
-    return f"{usd(job.spent_usd)}, {used}"
+    energy = f", {energy_kwh(job.energy_kwh)}" if job.energy_kwh else ""
+    return f"{usd(job.spent_usd)}, {used}{energy}"
 
 
 def _used(used: Used | None) -> str:
@@ -157,7 +158,8 @@ def _used(used: Used | None) -> str:
         else f"GPUs {used.gpus_busy:.0%} busy, {format_mib(used.gpu_memory_peak_mib)} of one at most; "
     )
     idle = f"; GPUs idle for {duration(used.idle_s)} now" if used.idle_s >= IDLE_S else ""
-    return f"{busy}{used.cpus:.1f} CPUs, {format_mib(used.memory_peak_mib)} of memory at most{idle}"
+    energy = f"; {energy_kwh(used.energy_kwh)} by its GPUs" if used.power_sampled_s else ""
+    return f"{busy}{used.cpus:.1f} CPUs, {format_mib(used.memory_peak_mib)} of memory at most{energy}{idle}"
 
 
 def _limits(job: Job) -> str:

@@ -69,6 +69,11 @@ def usd(amount: float | None) -> str:
     return f"{amount:.3f} USD" if 0 < abs(amount) < 0.1 else f"{amount:,.2f} USD"
 
 
+def energy_kwh(amount: float) -> str:
+    """Energy: in hundredths of a kilowatt-hour, and thousandths of what is less than a tenth."""
+    return f"{amount:.3f} kWh" if amount < 0.1 else f"{amount:,.2f} kWh"
+
+
 def gpus(nodes: int, per_node: float, models: str = "") -> str:
     """What a job asks for: `4`, `2x4 A100`."""
     count = f"{nodes}x{per_node}" if nodes > 1 else str(per_node)

@@ -95,7 +95,7 @@ def _write_csv(report: UsageReport, keys: tuple[Key, ...]) -> None:
 
 def _write_parquet(report: UsageReport, keys: tuple[Key, ...]) -> None:
     """The same rows and columns. Money is in decimals, so that sums are those of the ledger."""
-    kinds = {"usd": MONEY, "s": "DOUBLE"}
+    kinds = {"usd": MONEY, "s": "DOUBLE", "kwh": "DOUBLE", "kg": "DOUBLE"}
     figures = {
         name: kinds.get(name.rpartition("_")[2], "BIGINT")
         for name in UsageRow.__struct_fields__
@@ -123,6 +123,9 @@ def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], 
         Column("RENTED USD", lambda row: f"{row.rented_usd:,.2f}", right=True, least=80),
         Column("DATA USD", lambda row: f"{row.data_usd:,.2f}", right=True, least=120),
         Column("USD", lambda row: f"{row.usd:,.2f}", right=True),
+        Column("KWH", lambda row: _amount(row.energy_kwh), right=True, least=90),
+        Column("POWER USD", lambda row: _amount(row.power_usd), right=True, least=120),
+        Column("CO2 KG", lambda row: _amount(row.co2_kg), right=True, least=120),
         Column("JOBS", lambda row: str(row.jobs), right=True),
         Column("SUCCEEDED", lambda row: str(row.succeeded), right=True, least=100),
         Column("WAITED", lambda row: duration(row.wait_s), right=True),
@@ -133,6 +136,11 @@ def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], 
             "ENDS AS TOLD", lambda row: _share(row.finishes_kept, row.finishes_told), right=True, least=140
         ),
     )
+
+
+def _amount(amount: float) -> str:
+    """Of what not every site tells."""
+    return f"{amount:,.2f}" if amount else NONE
 
 
 def _share(met: int, of: int) -> str:

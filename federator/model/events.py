@@ -118,3 +118,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     egress_gib: float = 0.0
     team: str = ""
     """Under which the job was admitted. Lines from before it was written say none."""
+    energy_kwh: float = 0.0
+    """Of its GPUs, where their power is known,"""
+    power_usd: float = 0.0
+    """what that cost, as its site says of electricity; no part of `usd`,"""
+    co2_kg: float = 0.0
+    """and what it emitted."""

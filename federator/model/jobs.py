@@ -427,6 +427,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What people were told first; None where nothing was, or by a version that did not keep it."""
     spent_usd: float = 0.0
     gpu_s: float = 0.0
+    energy_kwh: float = 0.0
+    """Of its GPUs, in attempts that are over; 0: their power is not known."""
     outcome: Outcome | None = None
 
     @property

@@ -163,6 +163,14 @@ class Used(
     """Most memory that was seen in use on one of its GPUs."""
     idle_s: float = 0.0
     """For so long, up to now, none of its GPUs did anything."""
+    power_sampled_s: float = 0.0
+    """GPU-seconds in which the power of its GPUs was known; 0: nothing is known of their energy."""
+    energy_kwh: float = 0.0
+    """What its GPUs took in that time,"""
+    power_usd: float = 0.0
+    """what that cost, as its site says of electricity,"""
+    co2_kg: float = 0.0
+    """and what it emitted. 0: the site does not say."""
 
     @property
     def gpus_busy(self) -> float | None:
@@ -184,6 +192,10 @@ class Used(
             gpus_busy_s=self.gpus_busy_s + other.gpus_busy_s,
             gpu_memory_peak_mib=max(self.gpu_memory_peak_mib, other.gpu_memory_peak_mib),
             idle_s=min(self.idle_s, other.idle_s) if beside else other.idle_s,
+            power_sampled_s=self.power_sampled_s + other.power_sampled_s,
+            energy_kwh=self.energy_kwh + other.energy_kwh,
+            power_usd=self.power_usd + other.power_usd,
+            co2_kg=self.co2_kg + other.co2_kg,
         )
 
 

@@ -31,6 +31,12 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """Data that was moved."""
     usd: float = 0.0
     """All of it."""
+    energy_kwh: float = 0.0
+    """Of GPUs whose power is known,"""
+    power_usd: float = 0.0
+    """what that cost, as their sites say of electricity. No part of `usd`: a site's `price_per_gpu_hour` is to cover it."""
+    co2_kg: float = 0.0
+    """What it emitted, as they say."""
     jobs: int = 0
     succeeded: int = 0
     wait_s: float | None = None

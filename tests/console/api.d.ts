@@ -703,6 +703,7 @@ declare namespace Api {
     first_forecast: FirstForecast | null;
     spent_usd: number;
     gpu_s: number;
+    energy_kwh: number;
     outcome: Outcome | null;
   }
   interface JobChange {
@@ -960,6 +961,9 @@ declare namespace Api {
     usd: number;
     egress_gib: number;
     team: string;
+    energy_kwh: number;
+    power_usd: number;
+    co2_kg: number;
   }
   interface LendsToOthers {
     kind: "lends-to-others";
@@ -2151,6 +2155,9 @@ declare namespace Api {
     rented_usd: number;
     data_usd: number;
     usd: number;
+    energy_kwh: number;
+    power_usd: number;
+    co2_kg: number;
     jobs: number;
     succeeded: number;
     wait_s: number | null;
@@ -2170,6 +2177,10 @@ declare namespace Api {
     gpus_busy_s?: number;
     gpu_memory_peak_mib?: number;
     idle_s?: number;
+    power_sampled_s?: number;
+    energy_kwh?: number;
+    power_usd?: number;
+    co2_kg?: number;
   }
   interface WaitReason {
     reason: string;

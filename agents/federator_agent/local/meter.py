@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from federator.model.jobs import WHOLE_MILLI
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.local import cgroups, traces
 from federator_agent.nvml import Gpu
@@ -44,11 +45,18 @@ def readings(running: Mapping[str, Sequence[Rank]], gpus: Mapping[int, Gpu]) -> 
 def _held(rank: Rank, gpus: Mapping[int, Gpu]) -> tuple[GpuUse, ...] | None:
     found = [gpus.get(number) for number in rank.slot.gpus]
     known = tuple(
-        GpuUse(gpu.utilisation_percent, gpu.used_mib)
+        GpuUse(gpu.utilisation_percent, gpu.used_mib, _power_w(rank.slot, gpu))
         for gpu in found
         if gpu is not None and gpu.utilisation_percent is not None
     )
     return known if len(known) == len(found) else None
+
+
+def _power_w(slot: Slot, gpu: Gpu) -> float | None:
+    """Of a GPU that several share each is charged with its part."""
+    if gpu.power_w is None or not slot.share_milli:
+        return gpu.power_w
+    return gpu.power_w * slot.share_milli / WHOLE_MILLI
 
 
 def _taken(directory: Path, pids: Iterable[int]) -> Reading:

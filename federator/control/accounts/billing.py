@@ -11,7 +11,7 @@ from federator.kernel.quantities import format_bytes
 from federator.model.capacity import Lease, Market
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, in_gpus
-from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus
+from federator.model.placements import PLACEMENT_BEGUN, Placement, PlacementStatus, Used
 
 
 async def bill(records: Records, event_writer: EventWriter, lease_id: str, billed_usd: float) -> None:
@@ -57,14 +57,22 @@ async def bill(records: Records, event_writer: EventWriter, lease_id: str, bille
 
 
 def book_use(changes: Changes, event_writer: EventWriter, placement: Placement, job: Job) -> Job:
-    """GPU time by site, market and model, written once per attempt, when it is proven over."""
+    """GPU time by site, market and model, and energy, written once per attempt, when it is proven over."""
     if placement.started_at is None or placement.ended_at is None:
         return job
     gpu_s = max(0.0, placement.ended_at - placement.started_at) * placement.gpus
     owned_usd = gpu_s / 3600 * placement.price_usd_gpu_h if placement.market is Market.OWNED else 0.0
     text = f"{placement.nodes} × {in_gpus(placement.gpus_per_node, shared=placement.shared)} GPUs, {placement.status}"
-    changes.put(_entry(event_writer, LedgerKind.USAGE, text, placement, job, gpu_s=gpu_s, usd=owned_usd))
-    return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s)
+    used = placement.used or Used()
+    amounts = {
+        "gpu_s": gpu_s,
+        "usd": owned_usd,
+        "energy_kwh": used.energy_kwh,
+        "power_usd": used.power_usd,
+        "co2_kg": used.co2_kg,
+    }
+    changes.put(_entry(event_writer, LedgerKind.USAGE, text, placement, job, **amounts))
+    return msgspec.structs.replace(job, gpu_s=job.gpu_s + gpu_s, energy_kwh=job.energy_kwh + used.energy_kwh)
 
 
 def _entry(

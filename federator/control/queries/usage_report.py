@@ -36,6 +36,9 @@ class _Sums:
     owned: int = 0
     rented: int = 0
     data: int = 0
+    power: int = 0
+    energy_kwh: float = 0.0
+    co2_kg: float = 0.0
     jobs: int = 0
     succeeded: int = 0
     started: int = 0
@@ -57,6 +60,9 @@ class _Sums:
             self.owned += usd
         else:
             self.rented += usd
+        self.power += round(line.power_usd * NANO)
+        self.energy_kwh += line.energy_kwh
+        self.co2_kg += line.co2_kg
         self.gpu_s += line.gpu_s
         if line.market != Market.OWNED:
             self.rented_gpu_s += line.gpu_s
@@ -136,13 +142,18 @@ class UsageSums:
         named = sorted(self._groups.items())
         money = [amount for _, each in named for amount in (each.owned, each.rented, each.data)]
         cents = iter(whole_cents(money))
+        power = iter(whole_cents([each.power for _, each in named]))
         rows = [
-            _row(each, (next(cents), next(cents), next(cents)), dict(zip(self._by, group, strict=True)))
+            _row(
+                each,
+                (next(cents), next(cents), next(cents), next(power)),
+                dict(zip(self._by, group, strict=True)),
+            )
             for group, each in named
         ]
         parts = tuple(
             sum(round(getattr(row, name) * 100) for row in rows)
-            for name in ("owned_usd", "rented_usd", "data_usd")
+            for name in ("owned_usd", "rented_usd", "data_usd", "power_usd")
         )
         total = _row(self._total, parts, {})
         return UsageReport(whose=whose, since=since, until=until, rows=tuple(rows), total=total)
@@ -178,7 +189,7 @@ def whole_cents(amounts: Sequence[int]) -> list[int]:
 
 
 def _row(sums: _Sums, cents: Sequence[int], group: dict[Key, str]) -> UsageRow:
-    owned, rented, data = cents
+    owned, rented, data, power = cents
     return UsageRow(
         **group,
         gpu_s=sums.gpu_s,
@@ -187,6 +198,9 @@ def _row(sums: _Sums, cents: Sequence[int], group: dict[Key, str]) -> UsageRow:
         rented_usd=rented / 100,
         data_usd=data / 100,
         usd=(owned + rented + data) / 100,
+        energy_kwh=sums.energy_kwh,
+        power_usd=power / 100,
+        co2_kg=sums.co2_kg,
         jobs=sums.jobs,
         succeeded=sums.succeeded,
         wait_s=sums.wait_s / sums.started if sums.started else None,

@@ -294,7 +294,7 @@ def spent_s(agent: AgentProcess, placement: str) -> float:
 async def test_what_a_job_really_uses_is_sampled(
     dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
 ) -> None:
-    driver.change(0, util=90, used=40_000)
+    driver.change(0, util=90, used=40_000, watts=400)
     driver.change(1, util=30, used=10_000)
     run = "while :; do :; done"
     await dispatcher.want(entry("p1", dispatcher.spec(run=run, resources=gpus(2))))
@@ -313,6 +313,10 @@ async def test_what_a_job_really_uses_is_sampled(
     )
     assert later.cpus == pytest.approx(later.cpu_s / later.sampled_s)
     assert later.memory_peak_mib >= 1
+    assert later.energy_kwh == pytest.approx(0.4 * later.power_sampled_s / 3600), (
+        "of the one that tells its power"
+    )
+    assert 0.0 < later.power_sampled_s < later.gpus_sampled_s
 
 
 async def test_the_use_of_each_gpu_is_told_rounded_and_whose_it_is(

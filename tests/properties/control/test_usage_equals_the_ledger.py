@@ -31,6 +31,7 @@ LINES = st.builds(
     market=st.sampled_from(["owned", "spot", "on-demand", ""]),
     gpu_s=st.floats(0.0, 1e6),
     usd=AMOUNTS,
+    power_usd=AMOUNTS,
     egress_gib=st.sampled_from([0.0, 2.5]),
 )
 
@@ -60,6 +61,9 @@ async def test_rows_add_up_to_the_ledger(lines: list[LedgerEntry], by: list[Key]
     assert _cents(report.total.usd) == sum(_cents(row.usd) for row in report.rows)
     for row in (*report.rows, report.total):
         assert _cents(row.usd) == _cents(row.owned_usd) + _cents(row.rented_usd) + _cents(row.data_usd)
+    power = sum((Fraction(line.power_usd) for line in counted if line.usd or line.gpu_s), Fraction(0))
+    assert abs(_cents(report.total.power_usd) - power * 100) <= Fraction(501, 1000)
+    assert _cents(report.total.power_usd) == sum(_cents(row.power_usd) for row in report.rows)
     seconds = sum(line.gpu_s for line in counted)
     assert abs(sum(row.gpu_s for row in report.rows) - seconds) <= 1e-6 * (1 + seconds)
     keys = [tuple(getattr(row, key) for key in KEYS) for row in report.rows]
@@ -80,9 +84,19 @@ async def test_a_group_has_its_own_lines() -> None:
     line = partial(LedgerEntry, id="le-1", who="dispatcher", what="x", owner="ada")
     use, money = LedgerKind.USAGE, LedgerKind.MONEY
     lines = [
-        line(at=november, kind=use, team="vision", market="owned", gpu_s=3600.0, usd=1.004),
+        line(
+            at=november,
+            kind=use,
+            team="vision",
+            market="owned",
+            gpu_s=3600.0,
+            usd=1.004,
+            energy_kwh=0.5,
+            power_usd=0.15,
+            co2_kg=0.2,
+        ),
         line(at=november, kind=money, team="vision", market="spot", usd=2.004),
-        line(at=november, kind=use, team="vision", market="spot", gpu_s=1800.0),
+        line(at=november, kind=use, team="vision", market="spot", gpu_s=1800.0, energy_kwh=0.25),
         line(at=november, kind=money, team="speech", market="spot", usd=0.5, egress_gib=3.0),
         line(at=december, kind=money, team="vision", market="spot", usd=4.0),
     ]
@@ -99,7 +113,11 @@ async def test_a_group_has_its_own_lines() -> None:
             owned_usd=1.01,
             rented_usd=2.0,
             usd=3.01,
+            energy_kwh=0.75,
+            power_usd=0.15,
+            co2_kg=0.2,
         ),
         UsageRow(team="vision", month="2025-12", rented_usd=4.0, usd=4.0),
     )
-    assert report.total.usd == 7.51
+    assert report.total.usd == 7.51, "what electricity costs is no part of it"
+    assert (report.total.energy_kwh, report.total.power_usd, report.total.co2_kg) == (0.75, 0.15, 0.2)

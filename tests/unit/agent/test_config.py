@@ -87,6 +87,10 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
         ("site: a\ndispatcher: localhost", ["$.dispatcher", "http://"]),
         ("site: a\njoin_token: secret", ["$.join_token"]),
         ("site: a\nwatch_gpus: sometimes", ["line 2", "$.watch_gpus", "true or false"]),
+        ("site: a\nelectricity: {usd_per_kwh: {}}", ["$.electricity.usd_per_kwh", "names no time"]),
+        ('site: a\nelectricity: {usd_per_kwh: {"25:00": 1}}', ["$.electricity.usd_per_kwh.25:00", '"06:00"']),
+        ("site: a\nelectricity: {gco2_per_kwh: -1}", ["$.electricity.gco2_per_kwh"]),
+        ("site: a\nelectricity: {timezone: Atlantis}", ["$.electricity.timezone", "Europe/Zurich"]),
         ("site: a\ngpu_test: {command: x, again: 0s}", ["$.gpu_test.again", "0.1s"]),
         ("site: a\ngpu_test: {command: x}\nwatch_gpus: false", ["$.gpu_test", "watch_gpus"]),
         (
@@ -197,3 +201,20 @@ def test_relative_paths_are_of_the_files_own_folder(tmp_path: Path, monkeypatch:
     kube = config.load(Path("etc/site.yaml"), {}).kube
     assert kube is not None
     assert kube.kubeconfig == str(folder / "kc")
+
+
+def test_electricity_has_its_price_by_the_clock_of_its_zone() -> None:
+    text = 'site: a\nelectricity: {usd_per_kwh: {"06:30": 0.3, "22:00": 0.1}, gco2_per_kwh: 40, timezone: Asia/Tokyo}'
+    told = parse(text).electricity
+    midnight_in_tokyo = 1_760_022_000.0 - 1_760_022_000.0 % 86_400 + 15 * 3600
+    hours = (0.0, 6.25, 6.5, 21.9, 22.0, 23.9)
+    assert [told.at(midnight_in_tokyo + hour * 3600).usd_per_kwh for hour in hours] == [
+        0.1,
+        0.1,
+        0.3,
+        0.3,
+        0.1,
+        0.1,
+    ]
+    assert told.at(0.0).gco2_per_kwh == 40
+    assert parse("site: a").electricity.at(0.0) == (0.0, 0.0)

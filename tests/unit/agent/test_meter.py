@@ -8,6 +8,7 @@ import pytest
 
 from federator.model.placements import Used
 from federator_agent.core.lent_capacity import Slot
+from federator_agent.electricity import Rates
 from federator_agent.local import cgroups
 from federator_agent.local.meter import Rank, readings
 from federator_agent.local.traces import MARK
@@ -19,8 +20,8 @@ def rank(folder: Path, *gpus: int) -> Rank:
     return Rank(Slot(rank=0, pool="p", host="h", gpus=gpus, cpus_milli=1000, memory_mib=0), folder)
 
 
-def gpu(index: int, percent: int | None, used_mib: int = 0) -> Gpu:
-    return Gpu(index, name="A100", used_mib=used_mib, utilisation_percent=percent)
+def gpu(index: int, percent: int | None, used_mib: int = 0, power_w: int | None = None) -> Gpu:
+    return Gpu(index, name="A100", used_mib=used_mib, utilisation_percent=percent, power_w=power_w)
 
 
 class Meter:
@@ -54,6 +55,29 @@ def test_gpus_are_added_up_and_idle_time_begins_anew_with_each_work(tmp_path: Pa
     assert made.look(running, gpus, 10.0, 10.0)["p"].idle_s == 0.0
     assert made.look({}, gpus, 10.0, 10.0) == {}
     assert made.look(running, gpus, 10.0, 10.0)["p"].sampled_s == 10.0, "what is over is forgotten"
+
+
+def test_energy_is_added_up_at_the_rates_of_its_time(tmp_path: Path) -> None:
+    totals, held = UsageTotals(), {"p": [rank(tmp_path, 0, 1)]}
+    found = readings(held, {0: gpu(0, 90, power_w=300), 1: gpu(1, 0, power_w=60)})
+    used = Used()
+    for rates in (Rates(0.3, 400.0), Rates(0.1, 0.0)):
+        used = totals.add(found, running=held, passed_s=3600.0, real_s=3600.0, rates=rates)["p"]
+    assert used.energy_kwh == pytest.approx(0.72)
+    assert used.power_usd == pytest.approx(0.36 * 0.3 + 0.36 * 0.1)
+    assert used.co2_kg == pytest.approx(0.36 * 0.4)
+    assert used.power_sampled_s == 4 * 3600.0
+
+
+def test_who_has_a_part_of_a_gpu_has_that_part_of_its_power(tmp_path: Path) -> None:
+    slot = Slot(rank=0, pool="p", host="h", gpus=(0,), cpus_milli=1000, memory_mib=0, share_milli=250)
+    used = Meter().look({"p": [Rank(slot, tmp_path)]}, {0: gpu(0, 50, power_w=400)}, 3600.0, 3600.0)["p"]
+    assert used.energy_kwh == pytest.approx(0.1)
+
+
+def test_where_no_power_is_told_nothing_is_known_of_energy(tmp_path: Path) -> None:
+    used = Meter().look({"p": [rank(tmp_path, 0)]}, {0: gpu(0, 50)}, 3600.0, 3600.0)["p"]
+    assert (used.energy_kwh, used.power_sampled_s) == (0.0, 0.0)
 
 
 def test_where_the_driver_says_nothing_of_a_gpu_nothing_is_known_of_any(tmp_path: Path) -> None:

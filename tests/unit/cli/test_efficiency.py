@@ -15,6 +15,8 @@ GOOD = Used(
     gpus_sampled_s=3600.0,
     gpus_busy_s=3240.0,
     gpu_memory_peak_mib=1024,
+    power_sampled_s=3600.0,
+    energy_kwh=1.25,
 )
 WAITS = Used(sampled_s=3600.0, cpu_s=7200.0, gpus_sampled_s=3600.0, gpus_busy_s=360.0)
 IDLE = Used(sampled_s=3600.0, cpu_s=36.0, gpus_sampled_s=3600.0, gpus_busy_s=0.0, idle_s=3600.0)
@@ -37,6 +39,7 @@ def test_the_worst_comes_first_with_advice(federator: Command, fake: FakeDispatc
     assert "does the program use them?" in lines[1]
     assert "more workers" in lines[2]
     assert "90%" in lines[3]
+    assert ["1.25 kWh" in line for line in lines[1:]] == [False, False, True]
     assert "unknown" not in ran.out
 
 

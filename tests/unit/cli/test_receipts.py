@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from federator.cli.job_facts import job_facts
 from federator.model.jobs import FirstForecast, JobStatus
+from federator.model.placements import Used
 from tests.unit.cli.answers import detail
 
 NOW = 1_000_000.0
@@ -13,8 +14,8 @@ TOLD = FirstForecast(
 )  # fmt: skip
 
 
-def said(**fields: object) -> dict[str, str]:
-    shown = detail(JobStatus.SUCCEEDED)
+def said(used: Used | None = None, **fields: object) -> dict[str, str]:
+    shown = replace(detail(JobStatus.SUCCEEDED), used=used)
     job = replace(shown.job, submitted_at=NOW - 5, first_forecast=TOLD, **fields)
     return {name: str(value) for name, value in job_facts(replace(shown, job=job), NOW)}
 
@@ -22,6 +23,14 @@ def said(**fields: object) -> dict[str, str]:
 def test_a_job_that_waits_is_shown_with_the_time_of_its_plan() -> None:
     facts = job_facts(replace(detail(JobStatus.PENDING), planned_at=NOW - 20.0), NOW)
     assert str(dict(facts)["as planned"]).startswith("20s ago (")
+
+
+def test_energy_of_the_job_and_of_its_newest_attempt() -> None:
+    used = Used(sampled_s=10.0, cpu_s=10.0, power_sampled_s=10.0, energy_kwh=0.0312)
+    facts = said(gpu_s=7200.0, energy_kwh=1.25, used=used)
+    assert facts["spent"].endswith("2.00 GPU-hours, 1.25 kWh")
+    assert "0.031 kWh by its GPUs" in facts["really uses"]
+    assert "kWh" not in str(said(gpu_s=7200.0, used=replace(used, power_sampled_s=0.0, energy_kwh=0.0)))
 
 
 def test_what_was_told() -> None:

@@ -21,10 +21,30 @@ REPORT = UsageReport(
     since=0.0,
     until=1.0,
     rows=(
-        UsageRow(team="speech", month="2026-11", gpu_s=7200.0, owned_usd=1.5, usd=1.5, jobs=1, wait_s=90.0),
+        UsageRow(
+            team="speech",
+            month="2026-11",
+            gpu_s=7200.0,
+            owned_usd=1.5,
+            usd=1.5,
+            jobs=1,
+            wait_s=90.0,
+            energy_kwh=1.25,
+            power_usd=0.4,
+            co2_kg=0.06,
+        ),
         UsageRow(team="=1+1, x", month="2026-11", rented_usd=0.25, usd=0.25, deadlines=2, deadlines_met=1),
     ),
-    total=UsageRow(gpu_s=7200.0, owned_usd=1.5, rented_usd=0.25, usd=1.75, jobs=1),
+    total=UsageRow(
+        gpu_s=7200.0,
+        owned_usd=1.5,
+        rented_usd=0.25,
+        usd=1.75,
+        jobs=1,
+        energy_kwh=1.25,
+        power_usd=0.4,
+        co2_kg=0.06,
+    ),
 )
 
 
@@ -38,6 +58,9 @@ def test_rows_and_their_total(federator: Command, fake: FakeDispatcher) -> None:
     assert lines[-1][0] == "total"
     assert "1.75" in lines[-1]
     assert "1 of 2" in ran.out
+    assert {"KWH", "POWER", "CO2"} <= set(lines[0])
+    assert {"1.25", "0.40", "0.06"} <= set(lines[1])
+    assert "-" in lines[2], "of whom nothing is known"
     assert fake.of("GET /v1/usage")[0].query == {
         "since": "1793491200.0",
         "by": "team,month",

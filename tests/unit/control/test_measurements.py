@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.model.events import AlertKind
+from federator.model.events import AlertKind, LedgerKind
 from federator.model.jobs import JobStatus, TerminalReason
 from federator.model.placements import Used
 from federator.wire.link import Sample
@@ -133,3 +133,23 @@ async def test_work_that_idles_saves_itself_and_waits_again_or_is_held(
     assert world.job(job).resume_site == "north"
     texts = [event.text for event in await world.core.views.events(job, None)]
     assert f"its GPUs did nothing for 2h; queue strict {says} such work after 1h" in texts
+
+
+async def test_energy_is_written_down_per_attempt_and_summed_per_job() -> None:
+    """The agent has begun anew in the middle, and what it had said before counts."""
+    world, job = await running()
+    hear(
+        world, job, Used(sampled_s=3600.0, energy_kwh=0.5, power_sampled_s=7200.0, power_usd=0.15, co2_kg=0.2)
+    )
+    hear(world, job, Used(sampled_s=60.0, energy_kwh=0.25, power_sampled_s=120.0, power_usd=0.05, co2_kg=0.1))
+    await world.sites["north"].finish(job)
+    assert world.job(job).energy_kwh == 0.75
+    (line,) = [line for line in await world.core.views.ledger() if line.kind is LedgerKind.USAGE]
+    assert [line.energy_kwh, line.power_usd, line.co2_kg] == pytest.approx([0.75, 0.2, 0.3])
+
+
+async def test_where_no_power_is_measured_no_energy_is_written_down() -> None:
+    world, job = await running()
+    hear(world, job, HALF)
+    await world.sites["north"].finish(job)
+    assert world.job(job).energy_kwh == 0.0
