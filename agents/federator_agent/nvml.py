@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from federator.kernel.quantities import format_mib
+from federator_agent.gpu_topology import Groups, near
 
 ANSWERS_WITHIN_S = 20.0
 """Real seconds. A driver that has nothing to do takes a second or two to wake up its GPUs."""
@@ -111,6 +112,8 @@ class Reading(NamedTuple):
 
     driver: str
     gpus: tuple[Gpu, ...]
+    near: tuple[Groups, ...] = ()
+    """Those that reach each other best, by number: by NVLink first, then by NUMA node."""
 
 
 class Driver:
@@ -119,6 +122,8 @@ class Driver:
     def __init__(self) -> None:
         self._reading: Future[Reading] | None = None
         self._nvml: Any = None
+        self._near: tuple[Groups, ...] | None = None
+        """It does not change while the driver stays: asked once."""
         self._met = False
         """It has answered once: there is a driver here."""
         self._events: Any = None
@@ -166,7 +171,18 @@ class Driver:
             self._nvml = None
             _optional(nvml, nvml.nvmlShutdown)
             raise DriverTrouble(f"the NVIDIA driver answers: {error}") from None
-        return Reading(driver, tuple(self._gpu(index) for index in range(count)))
+        gpus = tuple(self._gpu(index) for index in range(count))
+        if self._near is None:
+            well = (gpu.index for gpu in gpus if gpu.name)
+            devices = {index: nvml.nvmlDeviceGetHandleByIndex(index) for index in well}
+            self._near = near(nvml, devices, self._answered)
+        return Reading(driver, gpus, self._near)
+
+    def _answered(self, call: Any, *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except self._nvml.NVMLError:
+            return None
 
     def _open(self) -> Any:
         try:
@@ -184,6 +200,7 @@ class Driver:
             raise DriverTrouble(f"the NVIDIA driver cannot be used: {error}") from None
         self._met, self._nvml = True, pynvml
         self._heard_of = set()
+        self._near = None
         self._events = _optional(pynvml, pynvml.nvmlEventSetCreate)
         return pynvml
 

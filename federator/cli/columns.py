@@ -252,6 +252,7 @@ def gpu_columns(now: float) -> tuple[Column[GpuRow], ...]:
         Column("GPU MEM", lambda row: format_mib(row.memory_mib), right=True),
         Column("POWER", lambda row: NONE if row.power_w is None else f"{row.power_w} W", right=True),
         Column("SLOWED BY", lambda row: row.slowed_by or NONE, least=90),
+        Column("NEAR", lambda row: row.near or NONE, least=110),
         Column("TOLD", lambda row: f"{duration(max(0.0, now - row.told_at))} ago", right=True, least=90),
         Column("JOBS", lambda row: ", ".join(each.name for each in row.jobs), flow="cut"),
     )

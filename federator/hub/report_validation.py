@@ -90,7 +90,7 @@ def check_gpu_use(uses: Sequence[GpuUse]) -> None:
     _at_most(sum(len(use.placements) for use in uses), MAX_HELD, "$.gpus.placements")
     for number, use in enumerate(uses):
         where = f"$.gpus[{number}]"
-        _short(use.pool + use.host + use.slowed_by, where)
+        _short(use.pool + use.host + use.slowed_by + use.near, where)
         _between(use.gpu, 0, MAX_GPUS_PER_NODE - 1, f"{where}.gpu")
         _between(use.busy_percent or 0, 0, 100, f"{where}.busy_percent")
         _between(use.memory_mib, 0, MAX_NUMBER, f"{where}.memory_mib")

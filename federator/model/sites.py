@@ -125,6 +125,8 @@ class GpuUse(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
     """Ours that hold it, or parts of it."""
     slowed_by: str = ""
     """What keeps its clocks low although it has work, in words; empty: nothing. It takes work all the same."""
+    near: str = ""
+    """Which groups it is in of GPUs of its host that reach each other best, such as `NVLink 0, NUMA 1`; empty: none that is known."""
 
 
 class GpuPart(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

@@ -397,6 +397,8 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
     power_w: int | None = None
     slowed_by: str = ""
     """What keeps its clocks low although it has work: heat, its power brake; empty: nothing."""
+    near: str = ""
+    """Its groups of GPUs that reach each other best, such as `NVLink 0, NUMA 1`; empty: none that is known."""
     told_at: float
     jobs: tuple[GpuHolder, ...] = ()
     """Ours that hold it, or parts of it."""

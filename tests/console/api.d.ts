@@ -572,6 +572,7 @@ declare namespace Api {
     memory_mib: number;
     power_w: number | null;
     slowed_by: string;
+    near: string;
     told_at: number;
     jobs: Array<GpuHolder>;
   }

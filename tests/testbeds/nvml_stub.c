@@ -166,6 +166,46 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(struct gpu *gpu, unsigned long lon
     return value(gpu, "clocks", reasons);
 }
 
+struct pci { char legacy[16]; unsigned domain, bus, device, pci, subsystem; char bus_id[32]; };
+
+int nvmlDeviceGetPciInfo_v3(struct gpu *gpu, struct pci *pci) {
+    char line[MAX_LINE] = "";
+    int failed = gpu_line(gpu, line);
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->bus_id, sizeof pci->bus_id, "00000000:%02X:00.0", gpu->index + 1);
+    return failed;
+}
+
+/* Link 0 leads to the switch `switch=`, link 1 to the GPU `peer=`, of which the first is 1. */
+static int linked(struct gpu *gpu, unsigned link, unsigned long long *to) {
+    *to = 0;
+    return link > 1 ? INVALID_ARGUMENT : value(gpu, link ? "peer" : "switch", to);
+}
+
+int nvmlDeviceGetNvLinkState(struct gpu *gpu, unsigned link, unsigned *active) {
+    unsigned long long to;
+    int failed = linked(gpu, link, &to);
+    *active = to != 0;
+    return failed;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(struct gpu *gpu, unsigned link, struct pci *pci) {
+    unsigned long long to;
+    int failed = linked(gpu, link, &to);
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->bus_id, sizeof pci->bus_id, "000000%s:%02llX:00.0", link ? "00" : "FF", to);
+    return failed;
+}
+
+/* On one NUMA node where `numa=` is the same. */
+int nvmlDeviceGetTopologyCommonAncestor(struct gpu *one, struct gpu *other, int *level) {
+    unsigned long long first, second;
+    int failed = value(one, "numa", &first);
+    if (failed || (failed = value(other, "numa", &second))) return failed;
+    *level = first == second ? 40 : 50;
+    return first && second ? OK : NOT_SUPPORTED;
+}
+
 int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *current, unsigned *pending) {
     unsigned long long answer;
     int failed = value(gpu, "mig", &answer);

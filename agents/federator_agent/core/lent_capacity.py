@@ -32,6 +32,8 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib_per_node: int
     devices: tuple[int, ...] = ()
     """The numbers of its GPUs on their host, where it is one host and they are not those from 0 on."""
+    near: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    """Where it is one host, groups of its GPUs that reach each other best: by NVLink first, then by NUMA node."""
     shares: int = 0
     """So many GPUs of each machine are shared: each is a host of its own in this pool, of which jobs get parts. 0: its GPUs are not shared."""
     host_milli: int = WHOLE_MILLI
@@ -378,9 +380,8 @@ def seat(
         if not fitting:
             return None
         host = min(fitting, key=lambda host: (host.free_gpus, host.cpus_milli, host.name))
-        slot = Slot(
-            rank, pool.name, host.name, host.gpus[: need.gpus.count], need.cpus_milli, need.memory_mib
-        )
+        gpus = nearest(host.gpus, need.gpus.count, pool.near)
+        slot = Slot(rank, pool.name, host.name, gpus, need.cpus_milli, need.memory_mib)
         if milli := need.gpus.share_milli:
             slot = replace(slot, share_milli=milli, share_mib=pool.gpu_memory_mib * milli // WHOLE_MILLI)
         free[host.name] = free_hosts([host], [slot])[0]
@@ -388,6 +389,18 @@ def seat(
             del free[host.name]
         slots.append(slot)
     return tuple(slots)
+
+
+def nearest(
+    free: tuple[int, ...], count: int, near: tuple[tuple[tuple[int, ...], ...], ...]
+) -> tuple[int, ...]:
+    """So many of the free GPUs of a host: of the group that has just enough, the closest kind of groups first, so that whole groups stay whole. Where none has, the first ones."""
+    for groups in near:
+        among = [tuple(gpu for gpu in free if gpu in group) for group in groups]
+        enough = [gpus for gpus in among if len(gpus) >= count]
+        if enough:
+            return min(enough, key=lambda gpus: (len(gpus), gpus))[:count]
+    return free[:count]
 
 
 def is_of(declared: str, model: str) -> bool:

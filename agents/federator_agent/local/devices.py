@@ -15,6 +15,7 @@ from federator.model.sites import AilingGpu, GpuUse
 from federator.wire.link import MAX_GPUS
 from federator_agent.core.events import DevicesSeen
 from federator_agent.core.lent_capacity import HostPool, Site, is_of
+from federator_agent.gpu_topology import Groups
 from federator_agent.local import traces
 from federator_agent.local.gpu_tests import GpuTests
 from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading
@@ -48,6 +49,7 @@ class Devices:
         self._crowded: frozenset[int] | None = None
         """On which GPUs somebody else was found the last time."""
         self._interval_s = EVERY_S
+        self._near: tuple[Groups, ...] = ()
         self.site = site
         self.ailing: tuple[AilingGpu, ...] = ()
         self.gpus: Mapping[int, Gpu] = {}
@@ -58,7 +60,12 @@ class Devices:
             except (NoDriver, DriverTrouble) as error:
                 self.ailing = self._judge(error)
             else:
-                self.site = replace(site, pools=assigned(site.pools, found.gpus))
+                self._near = found.near
+                pools = tuple(
+                    replace(pool, near=found.near) if pool.is_here else pool
+                    for pool in assigned(site.pools, found.gpus)
+                )
+                self.site = replace(site, pools=pools)
                 self._here = _here(self.site)
                 self.ailing = self._judge(found)
             _note(self.ailing)
@@ -98,10 +105,18 @@ class Devices:
                 memory_mib=ROUND_MIB * round(gpu.used_mib / ROUND_MIB),
                 power_w=None if gpu.power_w is None else 10 * round(gpu.power_w / 10),
                 slowed_by=gpu.slowed_by,
+                near=self._group(number),
                 placements=tuple(sorted(held.get(number, ()))),
             )
             for pool, number, gpu in found
         )[:MAX_GPUS]  # fmt: skip
+
+    def _group(self, number: int) -> str:
+        """The groups of GPUs that it is in, in words."""
+        named = zip(("NVLink", "NUMA"), self._near, strict=False)
+        return ", ".join(
+            f"{name} {at}" for name, groups in named for at, group in enumerate(groups) if number in group
+        )
 
     def _judge(self, found: Reading | NoDriver | DriverTrouble) -> tuple[AilingGpu, ...]:
         self._interval_s = NO_DRIVER_EVERY_S if isinstance(found, NoDriver) else EVERY_S

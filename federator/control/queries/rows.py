@@ -274,6 +274,7 @@ def gpu_rows(members: Iterable[str], records: Records, inventory: Inventory) -> 
                 memory_mib=use.memory_mib,
                 power_w=use.power_w,
                 slowed_by=use.slowed_by,
+                near=use.near,
                 told_at=at,
                 jobs=tuple(GpuHolder(job.id, job.label) for job in holders),
             )

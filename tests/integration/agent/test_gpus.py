@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,25 @@ async def test_a_gpu_that_ails_when_the_agent_starts_never_shows(
     await dispatcher.until(lambda: len(dispatcher.reports) > before)
     assert {len(report.ailing) for report in dispatcher.reports[before:]} == {1}
     assert free(dispatcher) == 3
+
+
+async def test_a_job_has_gpus_that_nvlink_joins(
+    dispatcher: FakeDispatcher, agent: AgentProcess, driver: StubDriver
+) -> None:
+    """Here of 0 and 2, and of 1 and 3: the first two by number are of two islands."""
+    await agent.end()
+    for index in range(4):
+        driver.change(index, switch=1 + index % 2, numa=1)
+    before = len(dispatcher.reports)
+    await agent.start()
+    await dispatcher.until(lambda: len(dispatcher.reports) > before)
+    for name in ("p1", "p2"):
+        run = 'echo "$CUDA_VISIBLE_DEVICES"; sleep 600'
+        await dispatcher.want(entry(name, dispatcher.spec(run=run, resources=gpus(2))))
+        await dispatcher.until(partial(dispatcher.log, name))
+    assert [dispatcher.log(name) for name in ("p1", "p2")] == ["0,2\n", "1,3\n"]
+    await dispatcher.until(lambda: bool(dispatcher.gpu_use))
+    assert [use.near for use in dispatcher.gpu_use] == [f"NVLink {index % 2}, NUMA 0" for index in range(4)]
 
 
 TESTS = """

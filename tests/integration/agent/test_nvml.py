@@ -167,6 +167,18 @@ def test_a_gpu_that_heat_or_power_slows_down_is_not_sick(install: Install, reaso
     assert (gpu.slowed_by, gpu.trouble) == (says, "")
 
 
+def test_islands_of_gpus_are_joined_by_links_and_by_switches(install: Install) -> None:
+    stub = install(*[A100] * 6)
+    for index, values in enumerate([{"switch": 3}, {}, {"switch": 3}, {"peer": 5}, {}, {}]):
+        stub.change(index, numa=1 + (index >= 3), **values)
+    assert Driver().read().near == (((0, 2), (3, 4)), ((0, 1, 2), (3, 4, 5)))
+
+
+def test_where_the_driver_knows_no_topology_there_is_none(install: Install) -> None:
+    install(A100, A100)
+    assert Driver().read().near == ((), ())
+
+
 def test_without_a_driver_or_its_library_there_is_nothing_to_ask(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

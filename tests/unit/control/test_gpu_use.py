@@ -38,11 +38,11 @@ def test_a_curve_keeps_its_length_and_its_mean() -> None:
 
 async def test_the_site_shows_each_gpu_and_the_job_its_curves() -> None:
     world, job = await running()
-    tell(world, use_of(world, job), GpuUse("main", "host-0", 1, slowed_by="heat"))
+    tell(world, use_of(world, job), GpuUse("main", "host-0", 1, slowed_by="heat", near="NVLink 0"))
     first, second = world.core.views.site("north").gpu_use
     assert (first.busy_percent, first.power_w, [each.job for each in first.jobs]) == (50, 300, [job])
     assert (second.busy_percent, second.jobs) == (None, ())
-    assert (first.slowed_by, second.slowed_by) == ("", "heat")
+    assert (first.slowed_by, second.slowed_by, second.near) == ("", "heat", "NVLink 0")
     (curve,) = world.core.views.gpu_curves(world.job(job))
     assert [(point.busy_percent, point.power_w) for point in curve.points] == [(50.0, 300.0)]
     assert not world.core.views.sites()[0].gpu_use, "lists stay short"
