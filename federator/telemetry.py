@@ -131,6 +131,18 @@ CATALOGUE = (
         ("site",),
     ),
     Metric(
+        "federator_site_link_bytes",
+        MetricType.GAUGE,
+        "Bytes that a site's agents have exchanged with the dispatcher in the last hour, by their own count; `kind` is `reports`, `logs` or `bulk`, `direction` is `up` or `down`.",
+        ("site", "kind", "direction"),
+    ),
+    Metric(
+        "federator_site_link_round_trip_seconds",
+        MetricType.GAUGE,
+        "Longest time among a site's agents from a report to its answer.",
+        ("site",),
+    ),
+    Metric(
         "federator_queue_jobs",
         MetricType.GAUGE,
         "Jobs of a queue, by `status`: `pending` or `placed`.",

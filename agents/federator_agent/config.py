@@ -25,6 +25,7 @@ from federator_agent.images import Images, images_of
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import check as check_kube
 from federator_agent.lent import lending_of
+from federator_agent.link_limits import LinkLimits
 from federator_agent.local.gpu_tests import GpuTest
 from federator_agent.local.isolation import Isolation, isolation_of
 from federator_agent.local_submit import LocalSubmit
@@ -88,6 +89,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """PEM file of the authority behind the dispatcher's certificate, or its text; empty: the authorities that this host knows."""
     proxy: str = ""
     """URL of the proxy to the dispatcher, or `none`; empty: as `proxies` say."""
+    link: LinkLimits = LinkLimits()
+    """How much of the link to the dispatcher is used."""
     inputs_cache_bytes: int | None = None
     """How much of the disk the inputs of jobs may keep; None: half of the file system that holds them."""
     data_addresses: tuple[Allowed, ...] | None = None
@@ -162,6 +165,7 @@ def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> Agent
         as_json=file.log_format == "json",
         ca=file.ca if not file.ca or PEM in file.ca else str(folder / file.ca),
         proxy=file.proxy,
+        link=file.link,
         inputs_cache_bytes=file.inputs_cache,
         data_addresses=None if file.data_addresses is None else allowed_of(file.data_addresses),
         data_networks=file.data_networks,

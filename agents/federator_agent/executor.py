@@ -6,6 +6,7 @@ comes back: nothing may stay in limbo.
 
 import asyncio
 import logging
+from pathlib import Path
 
 import msgspec
 
@@ -37,7 +38,7 @@ class InstructionExecutor:
         self._staging: dict[str, asyncio.Task[None]] = {}
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._fetching: set[str] = set()
-        self.logs = LogUploads(around.bulk)
+        self.logs = LogUploads(around.bulk, around.bulk.use)
 
     def carry_out(self, instruction: do.Instruction) -> None:  # noqa: C901 - a flat list of cases
         """Do, or begin to do, what an instruction asks for."""
@@ -166,13 +167,21 @@ class InstructionExecutor:
             notes.append(await self.logs.finish(placement))
             unkept = await self._stop_saving(record, spec)
             archive = self._around.spool.placements / placement / "outputs.tar.gz"
-            if await self._runtime.pack_outputs(record, spec, archive):
+            if archive.exists() or await self._pack(record, spec, archive):
                 await self._around.bulk.put_outputs(placement, archive)
         except Exception as error:
             log.exception("collecting %s failed", placement)
             notes.append(f"logs or outputs could not be kept: {error}")
         detail = "; ".join(note for note in (*notes, unkept) if note)
         self._tell(ev.Collected(placement, detail, unkept=bool(unkept) and self._runtime.keeps))
+
+    async def _pack(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+        """Under another name until it is whole: an agent that is started again goes on with the upload of one that is."""
+        part = archive.with_suffix(".part")
+        packed = await self._runtime.pack_outputs(record, spec, part)
+        if packed:
+            part.rename(archive)
+        return packed
 
     async def _discard(self, placement: str, checkpoints_of: str | None) -> None:
         """Removing is for tidiness: it may fail, and is done again when the placement is forgotten."""

@@ -26,6 +26,10 @@ def _hours(value: object, path: str) -> tuple[int, int]:
     return start_h * 60 + start_m, end_h * 60 + end_m
 
 
+WrittenHours = Annotated[tuple[int, int], fields.written(_hours, "18:00-08:00", pattern=_HOURS.pattern)]
+"""From and to, in minutes of the day."""
+
+
 class Lend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What of the site the federation may use. Left out: everything."""
 
@@ -33,9 +37,7 @@ class Lend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most GPUs lent, by pool, such as `{a100: 6}`. Left out: all."""
     pools: Annotated[tuple[fields.Name, ...], fields.alone()] = ()
     """Pools that are lent at all. Left out: all."""
-    hours: (
-        Annotated[tuple[int, int], fields.written(_hours, "18:00-08:00", pattern=_HOURS.pattern)] | None
-    ) = None
+    hours: WrittenHours | None = None
     """When new work may start, by the clock of `timezone`. Left out: always."""
     timezone: Zone = "UTC"
     """Time zone of `hours`. Left out: UTC."""

@@ -1,45 +1,38 @@
-"""The two connections to the dispatcher, both dialled from here: the control WebSocket, and HTTP for what is large.
+"""The control connection to the dispatcher, a WebSocket that is dialled from here. Beside it goes `bulk`.
 
 A session is opened by proving the agent's key. When it breaks, the next is tried after a pause, for ever; what was not acknowledged
 is said again by the core. A thousand agents may lose their dispatcher in one moment, so pauses are drawn anew from all of a growing
-range, and that shrinks again only once a session has lasted. Bulk requests wait for a session, use its ticket, and are repeated until they are
-answered; only an answer that will stay the same (4xx) is an error.
+range, and that shrinks again only once a session has lasted.
 """
 
 import asyncio
 import contextlib
-import hashlib
 import logging
-import os
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
-from types import MappingProxyType
 from typing import Protocol
 
 import aiohttp
 import msgspec
 
 from federator import __version__
-from federator.kernel.errors import FederatorError, Invalid, Transient, Unauthenticated, Unavailable
+from federator.kernel.errors import FederatorError, Transient, Unauthenticated
 from federator.kernel.route import Way
-from federator.retry import retried
-from federator.wire import tunnel
-from federator.wire.jsontext import read
 from federator.wire.link import (
     GPU_USE,
+    LINK_STATE,
     LOCAL_JOBS,
     LONGEST_NAME,
     MAX_MESSAGE_BYTES,
     OWNER,
     PATH,
     PROTOCOL,
+    RESUMING,
     SAMPLES,
     TEAM,
     TERMINALS,
     TRACES,
     TUNNELS,
+    UNCHANGED,
     Adopted,
     Allotments,
     Challenge,
@@ -47,9 +40,6 @@ from federator.wire.link import (
     Dial,
     Heard,
     Hello,
-    LogLength,
-    OutputArchive,
-    PlacementInputs,
     Proof,
     Refusal,
     StatusAck,
@@ -59,10 +49,10 @@ from federator.wire.link import (
     decode_down,
     encode,
 )
-from federator.wire.log_times import TIMES_HEADER, LogTime, times_text
-from federator_agent.dialer import DIALLING, TRANSFERS, Addresses
-from federator_agent.enrollment import change_key, raise_for, reason
+from federator_agent.dialer import DIALLING, Addresses
+from federator_agent.enrollment import change_key, reason
 from federator_agent.keys import Keys
+from federator_agent.link_use import REPORTS, LinkUse
 from federator_agent.spool import Identity
 
 LASTED_S = 5.0
@@ -78,6 +68,10 @@ UNREACHABLE = (aiohttp.ClientError, TimeoutError, ConnectionError)
 log = logging.getLogger("federator_agent.link")
 
 
+KNOWS = (
+    *(OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES, TRACES, GPU_USE),
+    *(RESUMING, LINK_STATE, UNCHANGED),
+)
 Said = Desired | StatusAck | Heard | Allotments | Adopted | Dial
 """What is said within a session."""
 
@@ -109,19 +103,21 @@ class Listener(Protocol):
 class Link:
     """The control session: keeps one up, and says what it is given while there is one."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it joins
         self,
         identity: Identity,
         keys: Keys,
         way: Way,
         boot_id: str,
         listener: Listener,
+        use: LinkUse,
         host: str = "",
         runtime: str = "local",
     ) -> None:
         """`host`: where this is, for people."""
         self._knows = (LOCAL_JOBS,) if runtime == "local" else ()
         self._identity = identity
+        self._use = use
         self.addresses = Addresses(identity.dispatcher)
         self._keys = keys
         self.way = way
@@ -239,7 +235,7 @@ class Link:
             self.local_address = str((socket.get_extra_info("sockname") or ("",))[0])
             self._listener.link_up(greeted, asked_boot_s)
             log.info("session %s with %s stands", greeted.session, self.addresses.present)
-            writer = asyncio.create_task(_write(socket, outbox))
+            writer = asyncio.create_task(_write(socket, outbox, self._use))
             self._socket = socket
             try:
                 return await self._read(socket)
@@ -257,7 +253,7 @@ class Link:
                 hello,
                 instance=self._instance,
                 host=self._host,
-                knows=(OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES, TRACES, GPU_USE, *self._knows),
+                knows=(*KNOWS, *self._knows),
             )
         await socket.send_str(encode(hello).decode())
         challenge = decode_down(await socket.receive_str())
@@ -300,6 +296,7 @@ class Link:
         async for frame in socket:
             if frame.type is not aiohttp.WSMsgType.TEXT:
                 continue
+            self._use.count(REPORTS, received=len(frame.data))
             message = decode_down(frame.data)
             if isinstance(message, Refusal):
                 return self._refused(message)
@@ -323,133 +320,12 @@ async def _part(socket: aiohttp.ClientWebSocketResponse) -> None:
             await socket.close(code=aiohttp.WSCloseCode.GOING_AWAY)
 
 
-async def _write(socket: aiohttp.ClientWebSocketResponse, outbox: asyncio.Queue[Up]) -> None:
+async def _write(socket: aiohttp.ClientWebSocketResponse, outbox: asyncio.Queue[Up], use: LinkUse) -> None:
     """Send what is said, in order. A broken connection is noticed by the reader."""
     try:
         while True:
-            await socket.send_str(encode(await outbox.get()).decode())
+            message = encode(await outbox.get())
+            await socket.send_str(message.decode())
+            use.count(REPORTS, sent=len(message))
     except (aiohttp.ClientError, ConnectionError):
         await socket.close()
-
-
-class Bulk:
-    """HTTP beside the control session: specs and work directories down, logs and outputs up."""
-
-    def __init__(self, link: Link, http: aiohttp.ClientSession) -> None:
-        self._link = link
-        self._http = http
-
-    async def spec(self, spec_hash: str) -> bytes:
-        """A spec's bytes. Raises `NotFound` and other `Permanent`."""
-        return await self._repeat("GET", f"/specs/{spec_hash}")
-
-    async def blob(self, blob_hash: str, into: Path) -> None:
-        """Fetch a blob into a file, checked against its name. Raises `Permanent`; a transfer that was cut begins again."""
-        await self._fetch(f"/blobs/{blob_hash}", blob_hash, into)
-
-    async def inputs(self, placement: str) -> tuple[tuple[OutputArchive, ...], ...]:
-        """Where the outputs of others are that a placement reads. Raises `Permanent`."""
-        answer = await self._repeat("GET", f"/inputs/{placement}")
-        try:
-            return read(answer, PlacementInputs).found
-        except msgspec.DecodeError as error:
-            raise Unavailable(f"the dispatcher's answer about inputs cannot be read: {error}") from None
-
-    async def input(self, placement: str, job: str, digest: str, into: Path) -> None:
-        """Fetch one archive of these, as `blob`."""
-        await self._fetch(f"/inputs/{placement}/{job}/{digest}", digest, into)
-
-    async def _fetch(self, path: str, blob_hash: str, into: Path) -> None:
-        temporary = into.with_name(f".{into.name}.new")
-        digest = await self._repeat("GET", path, into=temporary)
-        if digest != blob_hash.encode():
-            temporary.unlink(missing_ok=True)
-            raise Invalid(f"blob {blob_hash} arrived with the content of {digest.decode()}")
-        temporary.rename(into)
-
-    async def put_log(
-        self, placement: str, rank: int, offset: int, data: bytes, times: Sequence[LogTime] = ()
-    ) -> LogLength:
-        """Append to the dispatcher's copy of a log, and say when that was written. Raises `Permanent`."""
-        headers = {TIMES_HEADER: times_text(times)} if times else {}
-        path = f"/logs/{placement}/{rank}?offset={offset}"
-        answer = await self._repeat("PUT", path, data=data, headers=headers)
-        try:
-            return read(answer, LogLength)
-        except msgspec.DecodeError as error:
-            raise Unavailable(f"the dispatcher's answer to a log cannot be read: {error}") from None
-
-    async def put_outputs(self, placement: str, archive: Path) -> None:
-        """Bring an archive of outputs home. Raises `Permanent`."""
-        await self._repeat("PUT", f"/outputs/{placement}", file=archive)
-
-    @asynccontextmanager
-    async def tunnel(self, name: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Dial out the tunnel of that name. Raises `aiohttp.ClientError`, `TimeoutError`, `OSError`: it is not tried again, since nobody waits for long."""
-        url = f"{self._link.addresses.present}{tunnel.PATH}/{name}"
-        async with asyncio.timeout(GREETING_S):
-            socket = await self._http.ws_connect(
-                url,
-                headers={"Authorization": f"Bearer {await self._link.ticket()}"},
-                timeout=aiohttp.ClientWSTimeout(ws_receive=tunnel.SILENT_S, ws_close=GOODBYE_S),
-                max_msg_size=tunnel.MAX_FRAME_BYTES,
-                compress=0,
-                **self._link.way.options(url),
-            )
-        async with socket:
-            yield socket
-
-    async def _repeat(
-        self,
-        method: str,
-        path: str,
-        *,
-        data: bytes | None = None,
-        file: Path | None = None,
-        into: Path | None = None,
-        headers: Mapping[str, str] = MappingProxyType({}),
-    ) -> bytes:
-        """Ask until there is an answer. A ticket that is not good any more is that of a session which is about to be replaced."""
-
-        async def once() -> bytes:
-            ticket = await self._link.ticket()
-            signed = {"Authorization": f"Bearer {ticket}", "Content-Type": "application/octet-stream"}
-            return await self._ask(method, path, _stream(file) if file else data, into, {**signed, **headers})
-
-        def note(error: BaseException) -> None:
-            why = self._link.way.fault(error, self._link.addresses.present) or reason(error)
-            log.info("%s %s: %s; trying again", method, path.partition("?")[0], why)
-
-        return await retried(once, TRANSFERS, on=(Unauthenticated, Transient, *UNREACHABLE), failed=note)
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        data: bytes | AsyncIterator[bytes] | None,
-        into: Path | None,
-        headers: Mapping[str, str],
-    ) -> bytes:
-        url = self._link.addresses.present
-        options = self._link.way.options(url)
-        async with self._http.request(
-            method, f"{url}/agent/v1{path}", data=data, headers=headers, **options
-        ) as answer:
-            if answer.status >= 400 or into is None:
-                body = await answer.read()
-                raise_for(answer.status, body)
-                return body
-            digest = hashlib.sha256()
-            with into.open("wb") as file:
-                async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
-                    digest.update(chunk)
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            return digest.hexdigest().encode()
-
-
-async def _stream(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk

@@ -13,13 +13,16 @@ from pathlib import Path
 
 from federator.kernel.errors import FederatorError
 from federator.wire.log_times import LogTime, within
+from federator_agent.bulk import Bulk
 from federator_agent.excerpts import BLOCK_BYTES, MOST_BYTES, Excerpt
-from federator_agent.link import Bulk
+from federator_agent.link_use import LinkUse
 
 FIRST_BYTES = 2**16
-"""Most that is sent before the dispatcher has said how much it keeps."""
+"""Most that is sent at once before the dispatcher has said how much it keeps, and where the link has a budget."""
 LOOK_EVERY_S = 0.25
 """How often (real seconds) growing logs are looked at while anything runs."""
+LOOK_SELDOM_S = 10.0
+"""The same where the link has a budget: each look may cost a request."""
 SHORTEN_EVERY_S = 1.0
 """How often (real seconds) it is looked how much disk they take."""
 KEEP_BYTES = 4 * 2**30
@@ -79,8 +82,9 @@ class Upload:
 class LogUploads:
     """All logs that are on their way."""
 
-    def __init__(self, bulk: Bulk) -> None:
+    def __init__(self, bulk: Bulk, use: LinkUse) -> None:
         self._bulk = bulk
+        self._use = use
         self.uploads: dict[Key, Upload] = {}
         self._any = asyncio.Event()
         self._withheld: dict[str, asyncio.Event] = {}
@@ -121,7 +125,7 @@ class LogUploads:
                     await self.send(key, upload, once=True)
             if not self.uploads:
                 self._any.clear()
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(LOOK_EVERY_S if self._use.log_bytes is None else LOOK_SELDOM_S)
 
     async def bound(self) -> None:
         """Give back the middle of logs that grow without end, and note when they grow, for ever. Beside `run`, which waits for the dispatcher while that is away."""
@@ -164,16 +168,18 @@ class LogUploads:
 
     async def _send_chunk(self, key: Key, upload: Upload) -> None:
         """Send the next chunk, or nothing when only the length is asked for."""
+        await self._use.until_logs_may_move()
         data = b""
         if upload.sent is not None:
             data = upload.excerpt.chunk(upload.sent)
-            data = data if upload.told else data[:FIRST_BYTES]
+            data = data if upload.told and self._use.log_bytes is None else data[:FIRST_BYTES]
             upload.look()
         copy = await self._bulk.put_log(*key, upload.sent or 0, data, upload.times_within(data))
         if data and copy.length <= (upload.sent or 0):
             upload.stalls += 1
             upload.refused = upload.stalls > MAX_STALLS
-        upload.sent, upload.excerpt.most, upload.told = copy.length, copy.most or MOST_BYTES, True
+        upload.sent, upload.told = copy.length, True
+        upload.excerpt.most = min(copy.most or MOST_BYTES, self._use.log_bytes or MOST_BYTES)
 
     def drop_oldest(self, ended: list[Path]) -> None:
         """Keep the logs of ended placements within the limit: the oldest are cut to nothing. `ended`: their directories."""

@@ -17,12 +17,14 @@ import msgspec
 from federator.kernel.clock import Clock, parse_clock
 from federator.kernel.route import Way
 from federator.model.jobs import JobSpec
-from federator.model.sites import GpuUse
+from federator.model.sites import GpuUse, SiteReport
 from federator.wire.link import (
     GPU_USE,
+    LINK_STATE,
     LOCAL_JOBS,
     MAX_STATUSES,
     SAMPLES,
+    UNCHANGED,
     Adopted,
     Allotments,
     DesiredAck,
@@ -34,19 +36,23 @@ from federator.wire.link import (
     Samples,
     StatusAck,
     Statuses,
+    Unchanged,
     Welcome,
 )
 from federator_agent import metadata
+from federator_agent.bulk import Bulk
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
+from federator_agent.core.capacity_report import unchanged
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
 from federator_agent.data.carrier import Carrier
 from federator_agent.executor import InstructionExecutor
 from federator_agent.home import place
 from federator_agent.keys import Keys
-from federator_agent.link import Bulk, Link, Said
+from federator_agent.link import Link, Said
+from federator_agent.link_use import RENEW_WITHIN_S, LinkUse
 from federator_agent.local import traces
 from federator_agent.local.devices import Devices
 from federator_agent.local.gpu_tests import GpuTests
@@ -66,8 +72,8 @@ BREATH = 5.0
 """Between two looks at what work uses there is at least this many times what the last one took."""
 USE_ANYWAY_S = 60.0
 """Real seconds after which the use of GPUs is told though it is as it was."""
-RENEW_WITHIN_S = 10.0
-"""Clock seconds. `stop_within` less the grace is at least three times as long: a late answer or two stop nothing."""
+LINK_EVERY_S = 60.0
+"""Clock seconds from one word about the link to the next, at least."""
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 log = logging.getLogger("federator_agent")
 
@@ -106,7 +112,11 @@ class Agent:
         self._tasks = Tasks()
         home, name = place(settings.state_dir), self._kind.name
         keys = Keys(spool.directory, settings.host_key)
-        self._link = Link(identity, keys, way, traces.boot_id(), self, home, name)
+        self._use = LinkUse(self._clock, settings.link)
+        self._told_link_boot_s = -LINK_EVERY_S
+        self._told_report: SiteReport | None = None
+        """In this session."""
+        self._link = Link(identity, keys, way, traces.boot_id(), self, self._use, home, name)
         self._socket = LocalSocket(
             settings.local_submit, self._clock, lambda: self.state, self.tell, spool.placements
         )
@@ -127,6 +137,7 @@ class Agent:
     def link_up(self, welcome: Welcome, proved_boot_s: float) -> None:
         """A session stands."""
         self._report_every(self._settings.report_every_s or welcome.report_every_s)
+        self._told_report = None
         self._hands.logs.ask_again()
         address = self._settings.address or self._link.local_address
         self.tell(ev.LinkUp(welcome.incarnation, welcome.term, proved_boot_s, address))
@@ -141,6 +152,7 @@ class Agent:
             self.tell(ev.Acknowledged(message.seq))
             return
         if isinstance(message, Heard):
+            self._use.round_trip_s = max(0.0, self._clock.boot() - message.sent_boot_s)
             self.tell(ev.Renewed(message.sent_boot_s))
             return
         if isinstance(message, Allotments):
@@ -204,7 +216,7 @@ class Agent:
         """Run until cancelled. What runs here goes on without the agent."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
         async with aiohttp.ClientSession(timeout=timeout) as http:
-            bulk = Bulk(self._link, http)
+            bulk = Bulk(self._link, http, self._use)
             around = Surroundings(
                 site=self._identity.site,
                 environment=self._settings.environment,
@@ -271,10 +283,13 @@ class Agent:
                 rates=self._settings.electricity.at(self._clock.now()),
             )
             then_s, then_real_s = now_s, now_real_s
+            if not self._use.may_tell:
+                continue
             samples = [Sample(name, used) for name, used in found.items() if SAMPLES in self._link.takes]
             for begin in range(0, len(samples), MAX_STATUSES):
                 self._link.say(Samples(tuple(samples[begin : begin + MAX_STATUSES])))
             self._tell_gpu_use(running, now_real_s)
+            self._tell_link_state(now_s)
 
     def _tell_gpu_use(self, running: Iterable[Record], now_s: float) -> None:
         """Tell how busy each GPU is, if that has changed, and now and then if it has not."""
@@ -287,6 +302,12 @@ class Agent:
         if GPU_USE in self._link.takes and use and (use != told or now_s - told_s >= USE_ANYWAY_S):
             self._told_use = use, now_s
             self._link.say(Samples((), use))
+
+    def _tell_link_state(self, now_s: float) -> None:
+        """Tell what the link was used for, now and then."""
+        if LINK_STATE in self._link.takes and now_s - self._told_link_boot_s >= LINK_EVERY_S:
+            self._told_link_boot_s = now_s
+            self._link.say(Samples((), link=self._use.state()))
 
     def _begin(self) -> None:
         """Remember, and look at what is left of the life before."""
@@ -333,7 +354,7 @@ class Agent:
         if self._spool.paused != self.state.paused:
             self.handle(ev.Paused(self._spool.paused))
         if self._clock.boot() >= self._report_at_boot_s:
-            self._report_at_boot_s = self._clock.boot() + self._report_every_s
+            self._report_at_boot_s = self._clock.boot() + self._use.pace_s(self._report_every_s)
             self.handle(ev.ReportDue())
             self._hands.logs.drop_oldest(self._collecting())
         wake = next_wake_boot_s(self.state)
@@ -366,7 +387,7 @@ class Agent:
             case do.SendStatuses(reports):
                 self._link.say(Statuses(reports))
             case do.SendReport(report):
-                self._link.say(Report(report, self._clock.boot()))
+                self._report(report)
             case do.SendDesiredAck(generation, digest):
                 self._link.say(DesiredAck(generation, digest))
             case do.Offer(jobs):
@@ -376,6 +397,14 @@ class Agent:
                 self._answer(placement, refusal)
             case _:
                 self._hands.carry_out(instruction)
+
+    def _report(self, report: SiteReport) -> None:
+        """Say it whole, or only that the last one still holds."""
+        if UNCHANGED in self._link.takes and unchanged(self._told_report, report):
+            self._link.say(Unchanged(self._clock.boot()))
+            return
+        self._told_report = report
+        self._link.say(Report(report, self._clock.boot()))
 
     def _answer(self, placement: str, refusal: str) -> None:
         """Say what was decided of a job of the agent's own; its spec stays beside it, as that of any other."""

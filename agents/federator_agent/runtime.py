@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, Protocol
 from federator.kernel.clock import Clock
 from federator.model.jobs import JobSpec
 from federator.wire.tunnel import Exec, Forward
+from federator_agent.bulk import Bulk
 from federator_agent.core.events import Event
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Carrier
 from federator_agent.images import Images
-from federator_agent.link import Bulk
 from federator_agent.local.confinement import Confinement, shared
 from federator_agent.nvml import Gpu
 from federator_agent.secrets import Secret

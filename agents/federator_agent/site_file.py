@@ -21,6 +21,7 @@ from federator_agent.electricity import Electricity
 from federator_agent.images import NONE, Engine, Images
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.lent import Lend
+from federator_agent.link_limits import LinkLimits
 from federator_agent.local.gpu_tests import GpuTest
 from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local_submit import LocalSubmit
@@ -134,6 +135,7 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         | None
     ) = None
     """By which program jobs run in the `image` that they name, at hosts and under Slurm. On a Kubernetes site it is left out. Left out: `none`."""
+    link: LinkLimits = LinkLimits()
     inputs_cache: Bytes | None = None
     """How much of the disk the inputs of jobs may keep. What is not in use goes first, the least recently read. Left out: half of the file system."""
     local_submit: LocalSubmit | None = None

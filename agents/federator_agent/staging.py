@@ -22,9 +22,9 @@ from federator.kernel.ids import content_hash
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent import archives, job_folders
+from federator_agent.bulk import Bulk
 from federator_agent.environment import lasting_environment
 from federator_agent.excerpts import Excerpt
-from federator_agent.link import Bulk
 from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import Confinement, Place, shared
 from federator_agent.local.ranks import TOLD_FROM_OUTSIDE, LocalRanks

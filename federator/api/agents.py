@@ -16,8 +16,6 @@ from federator.api.listener import connection_of
 from federator.api.log_offsets import keep_times
 from federator.api.problems import note_refusal
 from federator.control.record.leadership import Reign
-from federator.control.record.records import Changes
-from federator.control.record.rows import OutputPart, Outputs
 from federator.hub import Session
 from federator.hub.frames import Goodbye
 from federator.kernel.errors import NotFound
@@ -177,27 +175,6 @@ def _kept(data: bytes, offset: int, most: int) -> bytes:
     if len(data) <= room:
         return data
     return data[:room] + f"\n[the log is cut here: over {most / MIB:g} MiB]\n".encode() if room >= 0 else b""
-
-
-async def put_outputs(call: Call) -> web.Response:
-    """Keep what this member collected for a placement; a part sent again replaces the former."""
-    placement = own_placement(call)
-    async with call.archive() as draft:
-        digest = await asyncio.to_thread(draft.keep)
-    part = OutputPart(call.session.member, digest, draft.length)
-    await call.core.records.transact(lambda: _collected(call, placement, part))
-    return web.Response(status=201)
-
-
-def _collected(call: Call, placement: Placement, part: OutputPart) -> Changes:
-    changes = Changes()
-    known = call.core.records.outputs.get(placement.job)
-    if known is not None and known.epoch > placement.epoch:
-        return changes  # a newer attempt's count
-    parts = known.parts if known is not None and known.placement == placement.id else ()
-    others = tuple(other for other in parts if other.member != part.member)
-    changes.put(Outputs(placement.job, placement.id, placement.epoch, (*others, part)))
-    return changes
 
 
 def _open(call: Call) -> list[Placement]:

@@ -1,9 +1,11 @@
 """One request and its answer: who calls, what came with it, and how it is read within the limits."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from os import SEEK_END
 from typing import IO, Annotated, TypeVar, get_origin
 
@@ -40,6 +42,7 @@ SINGLE_HEADERS = (
     "Last-Event-ID",
     SITE_HEADER,
 )
+_TO_THE_END = re.compile(r"bytes=(\d{1,15})-")
 GZIP_MAGIC = b"\x1f\x8b"
 MIB = 2**20
 READ_BYTES = 2**18
@@ -185,12 +188,17 @@ class Call:
     async def send(
         self, file: IO[bytes], content_type: str, headers: dict[str, str] | None = None
     ) -> web.StreamResponse:
-        """Answer with a file, part by part, and close it."""
+        """Answer with a file, part by part, and close it; with `Range: bytes=N-` from there on."""
         with file, self.transfer():
             response = web.StreamResponse(headers=headers)
             response.content_type = content_type
-            response.content_length = await asyncio.to_thread(file.seek, 0, SEEK_END)
-            await asyncio.to_thread(file.seek, 0)
+            size = await asyncio.to_thread(file.seek, 0, SEEK_END)
+            begin = _range_begin(self.request, size)
+            if begin:
+                response.set_status(HTTPStatus.PARTIAL_CONTENT)
+                response.headers["Content-Range"] = f"bytes {begin}-{size - 1}/{size}"
+            response.content_length = size - begin
+            await asyncio.to_thread(file.seek, begin)
             await response.prepare(self.request)
             self.request[STARTED] = response
             while part := await asyncio.to_thread(file.read, READ_BYTES):
@@ -215,6 +223,13 @@ class Call:
         """Whether the client has gone away: a stream that waits must look."""
         transport = self.request.transport
         return transport is None or transport.is_closing()
+
+
+def _range_begin(request: web.Request, size: int) -> int:
+    """Where the bytes that are asked for begin. Other ranges than to the end are answered with everything, as a server may."""
+    found = _TO_THE_END.fullmatch(request.headers.get("Range", ""))
+    begin = int(found[1]) if found else 0
+    return begin if begin < size else 0
 
 
 def require_type(request: web.Request, *allowed: str) -> str:

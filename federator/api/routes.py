@@ -15,6 +15,7 @@ from federator.api import (
     job_actions,
     jobs,
     logs,
+    output_uploads,
     people,
     placement_inputs,
     plans,
@@ -169,5 +170,5 @@ ROUTES = (
     Route("GET", "/agent/v1/inputs/{placement}", placement_inputs.found, SESSION, "Which outputs of other jobs a placement reads", answer=link.PlacementInputs),
     Route("GET", "/agent/v1/inputs/{placement}/{job}/{hash}", placement_inputs.archive, SESSION, "Outputs of a job that a placement reads", content=TAR),
     Route("PUT", "/agent/v1/logs/{placement}/{rank}", agents.append_log, SESSION, "Add to a rank's log", query=agents.LogQuery, body=bytes, takes=BYTES, answer=link.LogLength),
-    Route("PUT", "/agent/v1/outputs/{placement}", agents.put_outputs, SESSION, "Keep collected outputs", body=bytes, takes=BYTES, status=201),
+    Route("PUT", "/agent/v1/outputs/{placement}", output_uploads.put_outputs, SESSION, "Keep collected outputs", query=output_uploads.OutputQuery, body=bytes, takes=BYTES, answer=link.OutputLength),
 )  # fmt: skip

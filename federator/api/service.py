@@ -11,7 +11,9 @@ from aiohttp import web
 from federator.api.exchange import Call, json_response
 from federator.assembly import Core
 from federator.model.rules import GuaranteeRow
+from federator.model.sites import LINK_KINDS
 from federator.telemetry import CONTENT_TYPE, METRICS, Metrics
+from federator.wire.http import SiteRow
 from federator.wire.jobfile import JobFile
 from federator.wire.schema import file_schema
 
@@ -52,7 +54,10 @@ def measure(core: Core, into: Metrics) -> None:
         into.forget(name)
         for status, number in by_status.items():
             into.set(name, number, status=status)
-    for name in ("gpus", "busy_gpus", "sick_gpus", "gpu_use_ratio", "report_age_seconds"):
+    for name in (
+        *("gpus", "busy_gpus", "sick_gpus", "gpu_use_ratio", "report_age_seconds"),
+        *("link_bytes", "link_round_trip_seconds"),
+    ):
         into.forget(f"federator_site_{name}")
     used = _gpu_use(core)
     for site in sites:
@@ -63,6 +68,7 @@ def measure(core: Core, into: Metrics) -> None:
         into.set("federator_site_busy_gpus", site.busy, site=site.name)
         if site.age_s is not None:
             into.set("federator_site_report_age_seconds", site.age_s, site=site.name)
+        _measure_links(site, into)
     _measure_queues(core, into)
 
 
@@ -75,6 +81,20 @@ def _gpu_use(core: Core) -> dict[str, float]:
         if held and use.busy_percent is not None:
             found[members[name].site].append(use.busy_percent)
     return {site: fmean(percents) / 100 for site, percents in found.items()}
+
+
+def _measure_links(site: SiteRow, into: Metrics) -> None:
+    links = [host.link for host in site.hosts if host.link is not None]
+    for kind in LINK_KINDS if links else ():
+        of_kind = [each for link in links for each in link.hour if each.kind == kind]
+        for direction, number in (
+            ("up", sum(each.sent for each in of_kind)),
+            ("down", sum(each.received for each in of_kind)),
+        ):
+            into.set("federator_site_link_bytes", number, site=site.name, kind=kind, direction=direction)
+    trips = [link.round_trip_s for link in links if link.round_trip_s is not None]
+    if trips:
+        into.set("federator_site_link_round_trip_seconds", max(trips), site=site.name)
 
 
 def _measure_queues(core: Core, into: Metrics) -> None:

@@ -1,6 +1,7 @@
 """What the lists show: the columns of each kind of row."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from rich.text import Text
 
@@ -8,13 +9,13 @@ from federator.cli.layout import Column
 from federator.cli.output import status
 from federator.cli.phrases import NONE, ago, counted, duration, gpus, instant, plain, usd, when, when_about
 from federator.cli.rights import rights_in_words
-from federator.kernel.quantities import format_mib
+from federator.kernel.quantities import format_bytes, format_mib
 from federator.model.capacity import Pool
 from federator.model.events import Event, LedgerEntry
 from federator.model.jobs import WHOLE_MILLI, in_gpus
 from federator.model.plans import Action, Place, Preempt, Rent, Waiting
 from federator.model.rules import PolicySet
-from federator.model.sites import AilingGpu, LocalWork
+from federator.model.sites import LINK_KINDS, AilingGpu, LinkState, LocalWork
 from federator.wire.decisions import DecisionRow
 from federator.wire.http import (
     AttemptRow,
@@ -285,6 +286,33 @@ def member_columns() -> tuple[Column[MemberRow], ...]:
         Column("AGENT", lambda row: agent_versions([row]), least=80),
         Column("BECAUSE", lambda row: row.because, cap=110),
     )
+
+
+def link_columns() -> tuple[Column[MemberRow], ...]:
+    """How the links of the hosts of one site are: what the last hour has cost, up and down."""
+    return (
+        Column("MEMBER", lambda row: row.name),
+        Column(
+            "LAST HEARD", lambda row: NONE if row.age_s is None else f"{duration(row.age_s)} ago", right=True
+        ),
+        Column("ROUND TRIP", _round_trip, right=True),
+        *(Column(f"{kind.upper()}, 1h", partial(_traffic, kind), right=True) for kind in LINK_KINDS),
+        Column("BUDGET", lambda row: _budget(row.link), right=True),
+    )
+
+
+def _round_trip(row: MemberRow) -> str:
+    trip_s = row.link.round_trip_s if row.link else None
+    return NONE if trip_s is None else f"{trip_s * 1000:.0f} ms" if trip_s < 10 else duration(trip_s)
+
+
+def _traffic(kind: str, row: MemberRow) -> str:
+    of_kind = next((each for each in row.link.hour if each.kind == kind), None) if row.link else None
+    return f"{format_bytes(of_kind.sent)} up, {format_bytes(of_kind.received)} down" if of_kind else NONE
+
+
+def _budget(link: LinkState | None) -> str:
+    return NONE if link is None or link.budget is None else f"{format_bytes(link.budget)} an hour"
 
 
 def queue_columns() -> tuple[Column[QueueRow], ...]:

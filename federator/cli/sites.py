@@ -12,6 +12,7 @@ from federator.cli.columns import (
     ailing_columns,
     gpu_columns,
     labels,
+    link_columns,
     local_work_columns,
     member_columns,
     part_columns,
@@ -161,6 +162,8 @@ def show_site(site: SiteName, *, output: Output = "table", connection: Connectio
     ]
     if len(row.hosts) > 1 or any(host.because != row.because for host in row.hosts):
         parts += ["", table(row.hosts, member_columns(), width=width())]
+    if any(host.link for host in row.hosts):
+        parts += ["", table(row.hosts, link_columns(), width=width())]
     if row.pools:
         parts += ["", table(row.pools, pool_columns(), width=width())]
     if local := [(pool.member, work) for pool in row.pools for work in pool.local_work]:

@@ -7,7 +7,7 @@ from typing import Protocol
 from federator.model.allotments import Allotment, LocalJob
 from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Placement, PlacementReport
-from federator.model.sites import GpuUse, Member, SiteReport
+from federator.model.sites import GpuUse, LinkState, Member, SiteReport
 from federator.ports import Store
 from federator.wire import link
 
@@ -109,8 +109,14 @@ class Inventory(Protocol):
         """Fresh telemetry. Raises `Invalid` where all sites together would have too much."""
         ...
 
-    def measured(self, member: str, samples: Sequence[link.Sample], gpus: Sequence[GpuUse] = ()) -> None:
-        """What ranks of placements there use, and how busy each GPU is."""
+    def measured(
+        self,
+        member: str,
+        samples: Sequence[link.Sample],
+        gpus: Sequence[GpuUse] = (),
+        state: LinkState | None = None,
+    ) -> None:
+        """What ranks of placements there use, how busy each GPU is, and how the link is."""
         ...
 
     def answered(self, member: str) -> None:

@@ -14,7 +14,7 @@ from federator.model.capacity import Pool
 from federator.model.identity import PERSON
 from federator.model.jobs import WHOLE_MILLI
 from federator.model.placements import PlacementReport, Used
-from federator.model.sites import GpuUse, LocalWork, SiteReport
+from federator.model.sites import GpuUse, LinkState, LocalWork, SiteReport
 from federator.wire.fields import NAME
 from federator.wire.link import Sample
 
@@ -25,6 +25,8 @@ MAX_HOSTS = 65_536
 MAX_LOCAL = 65_536
 """Ranks of all local work together: each is laid on a host."""
 MAX_GPUS_PER_NODE = 1024
+MAX_TRAFFIC = 10
+"""Kinds of what goes over a link."""
 MAX_AILING = 4096
 MAX_TEXT = 512
 MAX_WORDS = 2000
@@ -98,6 +100,20 @@ def check_gpu_use(uses: Sequence[GpuUse]) -> None:
         _at_most(len(use.placements), WHOLE_MILLI, f"{where}.placements")
         for name in use.placements:
             _short(name, f"{where}.placements")
+
+
+def check_link_state(state: LinkState | None) -> None:
+    """Raise `Invalid`, naming the field, for a link that cannot be so."""
+    if state is None:
+        return
+    _at_most(len(state.hour), MAX_TRAFFIC, "$.link.hour")
+    for number, traffic in enumerate(state.hour):
+        where = f"$.link.hour[{number}]"
+        _short(traffic.kind, f"{where}.kind")
+        for name in ("sent", "received"):
+            _between(getattr(traffic, name), 0, MAX_NUMBER, f"{where}.{name}")
+    _between(state.round_trip_s or 0, 0, MAX_NUMBER, "$.link.round_trip_s")
+    _between(state.budget or 0, 0, MAX_NUMBER, "$.link.budget")
 
 
 def check_local_jobs(jobs: Sequence[LocalJob]) -> None:

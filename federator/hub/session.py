@@ -31,6 +31,8 @@ class Session:
         """It may be told its desired set. After another boot of its host, not before it has said what it still knows of."""
         self.reported: asyncio.Future[SiteReport] = asyncio.get_running_loop().create_future()
         """Its first report."""
+        self.report: SiteReport | None = None
+        """Its newest."""
         self.renewal: float | None = None
         """The time in the newest report, which the agent is still to be given back."""
         self.acknowledge: int | None = None

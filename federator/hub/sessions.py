@@ -19,6 +19,7 @@ from federator.hub.handshake import Arrival, Turns, contest, shake_hands
 from federator.hub.outside import Doorkeeper, Inventory, LocalIntake, Pipe, Rows, StatusSink
 from federator.hub.report_validation import (
     check_gpu_use,
+    check_link_state,
     check_local_jobs,
     check_report,
     check_samples,
@@ -28,6 +29,7 @@ from federator.hub.session import Session
 from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated, Unavailable
 from federator.kernel.ids import IdSource
 from federator.model.placements import Placement, PlacementReport
+from federator.model.sites import SiteReport
 from federator.settings import LinkSettings
 from federator.telemetry import METRICS, get_logger
 from federator.wire import link
@@ -42,7 +44,14 @@ MOST_OFFERED = 4 * link.MAX_LOCAL_JOBS
 """Jobs of one agent that may wait to be taken over: it says some, and the next once those are."""
 MOST_UNWRITTEN = 4 * link.MAX_STATUSES
 """Statuses of one agent that may wait for the store; it is not listened to beyond that."""
-TAKES = (link.SAMPLES, link.GPU_USE, link.LOCAL_JOBS)
+TAKES = (
+    link.SAMPLES,
+    link.GPU_USE,
+    link.LOCAL_JOBS,
+    link.RESUMING,
+    link.LINK_STATE,
+    link.UNCHANGED,
+)
 """Messages, or parts of them, that agents may say only once they know that they are understood."""
 PROVEN_BY_REBOOT = frozenset({"local"})
 """Runtimes whose work is processes of the agent's own host: none of them outlives its boot. Of a cluster, the agent's host proves nothing."""
@@ -255,18 +264,18 @@ class Hub:
             match decode(text):
                 case link.Report(report, sent_boot_s):
                     believe(check_report, report)
-                    if not session.reported.done():
-                        session.reported.set_result(report)
-                    believe(partial(self._inventory.report, session.member, session.id), report)
-                    if sent_boot_s is not None:
-                        session.renewal = sent_boot_s
-                        session.wake.set()
+                    self._report(session, report, sent_boot_s)
+                case link.Unchanged(sent_boot_s):
+                    if session.report is None:
+                        raise invalid("there is no report that could still hold")
+                    self._report(session, session.report, sent_boot_s)
                 case link.Statuses(reports):
                     await self._take(session, reports)
-                case link.Samples(samples, gpus):
+                case link.Samples(samples, gpus, state):
                     believe(check_samples, samples)
                     believe(check_gpu_use, gpus)
-                    self._inventory.measured(session.member, samples, gpus)
+                    believe(check_link_state, state)
+                    self._inventory.measured(session.member, samples, gpus, state)
                 case link.LocalJobs(jobs):
                     believe(check_local_jobs, jobs)
                     session.offered.update((job.placement, job) for job in jobs)
@@ -277,6 +286,16 @@ class Hub:
                     self._acknowledged(session, acknowledged)
                 case other:
                     raise invalid(f"{type(other).__name__} has no place in a session")
+
+    def _report(self, session: Session, report: SiteReport, sent_boot_s: float | None) -> None:
+        """Take up what the agent says that it sees, and owe it a renewal."""
+        session.report = report
+        if not session.reported.done():
+            session.reported.set_result(report)
+        believe(partial(self._inventory.report, session.member, session.id), report)
+        if sent_boot_s is not None:
+            session.renewal = sent_boot_s
+            session.wake.set()
 
     async def _settle(self, session: Session) -> None:
         """Look at what the agent knew when it came: all that it has not told the end of is counted in its first report.

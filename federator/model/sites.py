@@ -129,6 +129,28 @@ class GpuUse(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
     """Which groups it is in of GPUs of its host that reach each other best, such as `NVLink 0, NUMA 1`; empty: none that is known."""
 
 
+LINK_KINDS = ("reports", "logs", "bulk")
+"""What goes between an agent and the dispatcher: messages of the session, pieces of logs, and what is large."""
+
+
+class LinkTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes of one kind that an agent has exchanged with the dispatcher in the last hour, as `LINK_KINDS` has them."""
+
+    kind: str
+    sent: int
+    received: int
+
+
+class LinkState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How an agent's link to the dispatcher is."""
+
+    hour: tuple[LinkTraffic, ...] = ()
+    round_trip_s: float | None = None
+    """Of its newest report and the answer."""
+    budget: int | None = None
+    """Bytes of reports and logs that its site file allows in an hour. None: any."""
+
+
 class GpuPart(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A rank of a placement has so many thousandths of the shared GPU of that number, in that pool."""
 

@@ -197,8 +197,8 @@ def size_mib(value: object, path: str, *, high_mib: int) -> int:
     return -(-size_bytes(value, path, high_mib=high_mib) // 2**20)
 
 
-def size_bytes(value: object, path: str, *, high_mib: int) -> int:
-    """`256GiB` into bytes, more than nothing and at most `high_mib` (MiB)."""
+def size_bytes(value: object, path: str, *, high_mib: int, low_bytes: int = 1) -> int:
+    """`256GiB` into bytes, at least `low_bytes` and at most `high_mib` (MiB)."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise Invalid(
             f"{shown(value)} has no unit",
@@ -206,9 +206,10 @@ def size_bytes(value: object, path: str, *, high_mib: int) -> int:
             remedy="write a number and a unit (MiB, GiB, GB, …), for example 64GiB",
         )
     count = _parsed(parse_size_bytes, text(value, path, limit=100), path)
-    if not 0 < count <= high_mib * 2**20:
+    if not low_bytes <= count <= high_mib * 2**20:
+        least = "more than 0" if low_bytes == 1 else f"at least {low_bytes} B"
         raise Invalid(
-            f"{value!r} is out of range", field=path, remedy=f"write more than 0 and at most {high_mib} MiB"
+            f"{value!r} is out of range", field=path, remedy=f"write {least} and at most {high_mib} MiB"
         )
     return count
 

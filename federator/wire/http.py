@@ -16,7 +16,7 @@ from federator.model.placements import Part, Used
 from federator.model.plans import ArrayPreview, Explanation, Waiting
 from federator.model.reasons import Reason
 from federator.model.series import Recurrence, SeriesNote
-from federator.model.sites import AilingGpu, LocalWork
+from federator.model.sites import AilingGpu, LinkState, LocalWork
 from federator.wire.accelerators import MAX_GPUS_PER_NODE
 from federator.wire.forms import Nodes
 from federator.wire.rights import QueueRights
@@ -434,6 +434,8 @@ class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of its agent; empty: not heard since the dispatcher started."""
     version_is: Compared = ""
     """`older` or `newer` than the dispatcher; empty: the same, or not known."""
+    link: LinkState | None = None
+    """How its link to the dispatcher is, as its agent has told last."""
 
 
 class SiteRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ import msgspec
 
 from federator.model.allotments import Allotment, LocalJob
 from federator.model.placements import DesiredEntry, PlacementReport, Used
-from federator.model.sites import GpuUse, SiteReport
+from federator.model.sites import GpuUse, LinkState, SiteReport
 from federator.wire.jsontext import Reader
 from federator.wire.tunnel import Request
 
@@ -30,8 +30,10 @@ MAX_GPUS = 1024
 PATH = "/agent/v1/link"
 
 OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES = "owner", "team", "tunnels", "terminals", "samples"
-TRACES, GPU_USE, LOCAL_JOBS = "traces", "gpu-use", "local-jobs"
-"""Words of `Hello.knows`; `SAMPLES`, `GPU_USE` and `LOCAL_JOBS` also of `Welcome.takes`."""
+TRACES, GPU_USE, LOCAL_JOBS, RESUMING, LINK_STATE, UNCHANGED = (
+    "traces", "gpu-use", "local-jobs", "resuming", "link-state", "unchanged",
+)  # fmt: skip
+"""Words of `Hello.knows`; all but the first ones, `TRACES` and what is about tunnels also of `Welcome.takes`."""
 MAX_LOCAL_JOBS = 20
 MAX_ALLOTMENTS = 1000
 LONGEST_NAME = 200
@@ -55,7 +57,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True
     host: Text = ""
     """Where it runs, for people: host name and state directory."""
     knows: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ()
-    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `traces`, its `traced`, and, as `tunnels`, the message `Dial`, as `terminals`, `Exec.keep` and `Attach` in it; and `samples` and `gpu-use`, if it would say what its work uses, and how busy each GPU is; and `local-jobs`, if it admits jobs by itself while it is cut off."""
+    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `traces`, its `traced`, and, as `tunnels`, the message `Dial`, as `terminals`, `Exec.keep` and `Attach` in it; and `samples` and `gpu-use`, if it would say what its work uses, and how busy each GPU is; and `local-jobs`, if it admits jobs by itself while it is cut off; and `resuming`, `link-state` and `unchanged`, if it would go on with uploads of outputs where they were cut, say how its link is, and say shortly that a report still holds."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):
@@ -90,6 +92,12 @@ class Report(msgspec.Struct, frozen=True, tag="report", forbid_unknown_fields=Tr
     sent_boot_s: float | None = None
 
 
+class Unchanged(msgspec.Struct, frozen=True, tag="unchanged", forbid_unknown_fields=True):
+    """The last `Report` of this session still holds, but for its time; answered as one. Said only to a dispatcher that takes `unchanged`."""
+
+    sent_boot_s: float
+
+
 class Heard(msgspec.Struct, frozen=True, tag="heard", forbid_unknown_fields=True):
     """The answer to a `Report`, with its `sent_boot_s`: the renewal that `stop_within` counts from; several reports may share one.
 
@@ -119,6 +127,8 @@ class Samples(msgspec.Struct, frozen=True, tag="samples", forbid_unknown_fields=
     samples: Annotated[tuple[Sample, ...], msgspec.Meta(max_length=MAX_STATUSES)]
     gpus: Annotated[tuple[GpuUse, ...], msgspec.Meta(max_length=MAX_GPUS)] = ()
     """All GPUs of the host that are watched, when anything of them has changed; said only to a dispatcher that takes `gpu-use`."""
+    link: LinkState | None = None
+    """How the agent's link is; said only to a dispatcher that takes `link-state`."""
 
 
 class LocalJobs(msgspec.Struct, frozen=True, tag="local-jobs", forbid_unknown_fields=True):
@@ -188,7 +198,7 @@ class Refusal(msgspec.Struct, frozen=True, tag="refusal", forbid_unknown_fields=
     retry_after_s: float | None = None
 
 
-Up = Hello | Proof | Report | Statuses | Samples | DesiredAck | LocalJobs
+Up = Hello | Proof | Report | Unchanged | Statuses | Samples | DesiredAck | LocalJobs
 Down = Challenge | Welcome | Heard | Desired | StatusAck | Allotments | Adopted | Dial | Refusal
 
 _encoder = msgspec.json.Encoder()
@@ -234,6 +244,12 @@ class LogLength(msgspec.Struct, frozen=True):
     length: int
     most: int = 0
     """How many bytes of it are kept: of a longer one the agent sends the beginning, and its end when it is over. 0: it is not said."""
+
+
+class OutputLength(msgspec.Struct, frozen=True):
+    """How much of an archive the dispatcher has: the offset to go on from. All of it: it is kept. Less than before: what had come was damaged."""
+
+    length: int
 
 
 class JoinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -314,3 +330,4 @@ def key_bytes(member: str, public_key: str) -> bytes:
 #   GET  /agent/v1/inputs/{placement}/{job}/{hash}            one archive of these: gzipped tar
 #   PUT  /agent/v1/logs/{placement}/{rank}?offset=N           bytes of a rank's log; answers {"length": N}
 #   PUT  /agent/v1/outputs/{placement}                        gzipped tar of what `outputs` matched, before the terminal status
+#        ?digest=SHA256&size=N&offset=N                       the same from an offset on, to dispatchers that take `resuming`; answers {"length": N}

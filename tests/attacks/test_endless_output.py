@@ -8,10 +8,12 @@ from typing import cast
 
 import pytest
 
+from federator.kernel.clock import SystemClock
 from federator.wire.link import LogLength
 from federator.wire.log_times import LogTime
 from federator_agent import excerpts, logs
-from federator_agent.link import Bulk
+from federator_agent.bulk import Bulk
+from federator_agent.link_use import LinkUse
 from federator_agent.logs import LogUploads
 from tests.contract.runtimes import factories_local, factories_local_sandbox, factories_local_users
 from tests.contract.runtimes.world import RuntimeWorld
@@ -61,7 +63,7 @@ async def test_endless_output_does_not_fill_the_disk_of_its_site(
     record = await world.run(world.spec(FLOOD))
     placement = tmp_path / "state/placements" / record.entry.placement
     log, copy = placement / "rank-0/log", Copy()
-    uploads = LogUploads(cast(Bulk, copy))
+    uploads = LogUploads(cast(Bulk, copy), LinkUse(SystemClock()))
     uploads.follow(record.entry.placement, 0, log, fresh=True)
     loops = [asyncio.create_task(each()) for each in (uploads.run, uploads.bound)]
 

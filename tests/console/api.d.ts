@@ -991,6 +991,16 @@ declare namespace Api {
     between_regions: Link | null;
     rows: Array<LinkRow>;
   }
+  interface LinkState {
+    hour?: Array<LinkTraffic>;
+    round_trip_s?: number | null;
+    budget?: number | null;
+  }
+  interface LinkTraffic {
+    kind: string;
+    sent: number;
+    received: number;
+  }
   interface LocalWork {
     pool: string;
     nodes: number;
@@ -1028,6 +1038,7 @@ declare namespace Api {
     joined_at: number;
     version: string;
     version_is: "" | "newer" | "older";
+    link: LinkState | null;
   }
   interface Members {
     teams: Array<string>;
@@ -1224,6 +1235,9 @@ declare namespace Api {
     digest: string;
     size_bytes: number;
     below?: string;
+  }
+  interface OutputLength {
+    length: number;
   }
   interface Outside {
     used: number;

@@ -35,6 +35,7 @@ from federator.wire.link import (
     Statuses,
     Welcome,
 )
+from federator_agent.bulk import Bulk
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lent_capacity import HostPool, Site
@@ -42,7 +43,8 @@ from federator_agent.core.machine import step
 from federator_agent.core.state import State
 from federator_agent.enrollment import join
 from federator_agent.keys import Keys, public
-from federator_agent.link import Bulk, Link, Said
+from federator_agent.link import Link, Said
+from federator_agent.link_use import LinkUse
 from federator_agent.spool import Identity
 
 DISPATCHER = "dispatcher"
@@ -136,8 +138,9 @@ class SimulatedAgent:
         )
         self._state = State(site=Site(name=identity.site, pools=(pool,)))
         self._http = fleet.http(self._tried)
-        self._link = Link(identity, HeldKey(key), Way(), f"boot-of-{identity.member}", self)
-        self._bulk = Bulk(self._link, self._http)
+        use = LinkUse(self._clock)
+        self._link = Link(identity, HeldKey(key), Way(), f"boot-of-{identity.member}", self, use)
+        self._bulk = Bulk(self._link, self._http, use)
         self._tasks: set[asyncio.Task[None]] = set()
         self._every_s = 5.0
         self._handle(ev.Awake(f"boot-of-{identity.member}"))

@@ -158,6 +158,7 @@ def member_row(member: Member, inventory: Inventory) -> MemberRow:
         joined_at=member.joined_at,
         version=version,
         version_is=compared(version, __version__),
+        link=heard.link if heard else None,
     )
 
 

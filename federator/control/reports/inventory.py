@@ -15,7 +15,7 @@ from federator.kernel.errors import Invalid, NoCapacity
 from federator.kernel.quantities import format_duration
 from federator.model.capacity import IN_PARTS, Offer
 from federator.model.lifecycle import advance, allows
-from federator.model.sites import GpuUse, Member, SiteReport, SiteStatus
+from federator.model.sites import GpuUse, LinkState, Member, SiteReport, SiteStatus
 from federator.settings import LimitSettings, LinkSettings
 from federator.wire.link import Sample
 
@@ -37,6 +37,8 @@ class MemberReport:
     counted: frozenset[str] = frozenset()
     """The placements that the report counts."""
     heard_boot_s: float = 0.0
+    link: LinkState | None = None
+    """How its link is, as it has told last."""
     answered_boot_s: float = 0.0
     """When we last answered it: what `stop_within` is counted from here."""
 
@@ -71,10 +73,18 @@ class Inventory:
         heard.heard_boot_s = heard.answered_boot_s = self._clock.boot()
         self._tell()
 
-    def measured(self, member: str, samples: Sequence[Sample], gpus: Sequence[GpuUse] = ()) -> None:
-        """What a member says of what ranks use, and of its GPUs."""
+    def measured(
+        self,
+        member: str,
+        samples: Sequence[Sample],
+        gpus: Sequence[GpuUse] = (),
+        state: LinkState | None = None,
+    ) -> None:
+        """What a member says of what ranks use, of its GPUs, and of its link."""
         self.measurements.hear(member, samples)
         self.gpu_uses.hear(member, gpus)
+        if state is not None and member in self.members:
+            self.members[member].link = state
 
     def report(self, member: str, session: str, report: SiteReport) -> None:
         """Fresh telemetry; from an older session it is ignored. Raises `Invalid` where there would be more hosts than are taken."""

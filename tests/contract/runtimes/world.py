@@ -13,12 +13,12 @@ from federator.kernel.errors import NotFound
 from federator.kernel.ids import IdSource
 from federator.model.jobs import JobSpec, Resources
 from federator.model.placements import DesiredEntry, Order
+from federator_agent.bulk import Bulk
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import RankState, Record
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier
-from federator_agent.link import Bulk
 from federator_agent.runtime import Prepared, Runtime, Surroundings, Tasks
 from federator_agent.spool import Spool
 from tests.support.waiting import until

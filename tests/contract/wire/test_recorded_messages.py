@@ -3,7 +3,8 @@
 `link-v1.jsonl` and `join-v1.jsonl` hold one of every message as the first version with this protocol encoded it, with every field set. They are never
 written anew: a message that they do not fit needs another `PROTOCOL`, and recordings of its own beside these. Fields that were added since, within
 the protocol, are recorded in further files, one for each occasion, in the messages that have them:
-`link-v1-gangs.jsonl`, `link-v1-machines.jsonl`, `link-v1-tunnels.jsonl`, `link-v1-samples.jsonl`, `link-v1-local-jobs.jsonl`.
+`link-v1-gangs.jsonl`, `link-v1-machines.jsonl`, `link-v1-tunnels.jsonl`, `link-v1-samples.jsonl`, `link-v1-local-jobs.jsonl`,
+`link-v1-thin-links.jsonl`.
 """
 
 from pathlib import Path
@@ -18,7 +19,7 @@ FOLDER = Path(__file__).parent
 LINES = (FOLDER / "link-v1.jsonl").read_bytes().splitlines()
 ADDED = [
     line
-    for occasion in ("gangs", "machines", "tunnels", "samples", "local-jobs")
+    for occasion in ("gangs", "machines", "tunnels", "samples", "local-jobs", "thin-links")
     for line in (FOLDER / f"link-v1-{occasion}.jsonl").read_bytes().splitlines()
 ]
 JOINS = dict(

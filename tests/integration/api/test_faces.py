@@ -11,6 +11,7 @@ from federator.api.routes import ROUTES
 from federator.control.maintenance.reconciliation import FLAG
 from federator.control.queries.policy_replays import PolicyReplays
 from federator.control.record.records import Flag
+from federator.model.sites import LinkState, LinkTraffic
 from federator.telemetry import CATALOGUE, METRICS
 from federator.wire import decisions, http, waiting
 from federator.wire.contrast import Contrast, PolicyReplay, PolicyTrial, QueueContrast, SideSums, TrialOutcome
@@ -260,10 +261,14 @@ async def test_recorded_decisions_are_listed_page_by_page(rig: Rig) -> None:
 
 async def test_metrics_tell_of_requests_and_of_what_exists(rig: Rig) -> None:
     await rig.world.add_site("north", gpus=4)
+    state = LinkState((LinkTraffic("logs", 1200, 34),), 0.65)
+    rig.world.core.inventory.measured("north", (), state=state)
     await rig.submit()
     text = (await rig.ask("GET", "/metrics", None)).data.decode()
     assert 'federator_jobs{status="PENDING"} 1.0' in text
     assert 'federator_site_gpus{site="north"} 4.0' in text
+    assert 'federator_site_link_bytes{direction="up",kind="logs",site="north"} 1200.0' in text
+    assert 'federator_site_link_round_trip_seconds{site="north"} 0.65' in text
     assert 'route="/v1/jobs",status="201"' in text
     for metric in CATALOGUE:
         assert metric.name.removesuffix("_total") in text

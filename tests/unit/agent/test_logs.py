@@ -7,11 +7,13 @@ from typing import cast
 
 import pytest
 
+from federator.kernel.clock import SystemClock
 from federator.kernel.errors import TooLarge
 from federator.wire.link import LogLength
 from federator.wire.log_times import LogTime
 from federator_agent import excerpts, logs
-from federator_agent.link import Bulk
+from federator_agent.bulk import Bulk
+from federator_agent.link_use import LinkUse
 from federator_agent.logs import LogUploads, Upload
 
 
@@ -45,7 +47,7 @@ def copy(monkeypatch: pytest.MonkeyPatch) -> Copy:
 
 
 def uploads(copy: Copy) -> LogUploads:
-    return LogUploads(cast(Bulk, copy))
+    return LogUploads(cast(Bulk, copy), LinkUse(SystemClock()))
 
 
 async def test_a_log_goes_in_chunks_from_where_the_copy_ends(copy: Copy, tmp_path: Path) -> None:
