@@ -29,7 +29,7 @@ from federator_agent.link import GOODBYE_S, GREETING_S, Link
 from federator_agent.link_use import BULK, HEAD_BYTES, LOGS, REPORTS, LinkUse
 
 T = TypeVar("T")
-CHUNK_BYTES = 2**16
+CHUNK_BYTES = 2**15
 MOST_DAMAGED = 3
 """So often all of an archive may arrive and not be what was sent."""
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, ConnectionError)

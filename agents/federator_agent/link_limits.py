@@ -11,8 +11,8 @@ from federator_agent.core.lent_capacity import Hours
 from federator_agent.lent import WrittenHours
 
 MAX_MIB = 2**30
-LEAST_BYTES_S = 1024
-"""The dispatcher ends a request whose body comes more slowly."""
+LEAST_BYTES_S = 4096
+"""The dispatcher ends a request whose body comes much more slowly."""
 LEAST_BUDGET_BYTES = 2**20
 Rate = Annotated[
     int, fields.size("64KiB", high_mib=MAX_MIB, read=partial(fields.size_bytes, low_bytes=LEAST_BYTES_S))
@@ -26,7 +26,7 @@ class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Work directories, inputs from other jobs and outputs, on their way from or to the dispatcher."""
 
     rate: Rate | None = None
-    """Most bytes in a second, all of them together; at least 1 KiB. Left out: what the link gives."""
+    """Most bytes in a second, all of them together; at least 4 KiB. Left out: what the link gives."""
     hours: WrittenHours | None = None
     """When those of more than 256 KiB move, by the clock of `timezone`: jobs begin and end when theirs have. Left out: always."""
     timezone: Zone = "UTC"
