@@ -23,7 +23,7 @@ LINTED := federator agents providers policies tests tools docs/conf.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help picture images bundle manifests testbed-images testbed-helm testbed-oidc testbed-console testbed-frameworks demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz histories kills docs site lock clean
+.PHONY: help picture images bundle manifests testbed-images testbed-helm testbed-oidc testbed-console testbed-frameworks demo dev test lint fmt unit nightly testbed-kubernetes test-kubernetes test-federation bench sim fuzz histories kills soak docs site lock clean
 
 help:  ## show this list
 	@echo "Federator. What you can do here:"
@@ -105,6 +105,9 @@ histories: $(VENV)/.dev-installed  ## SEEDS=200 histories of what clients are to
 
 kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills
+
+soak: $(VENV)/.dev-installed  ## MINUTES=10 of work on real processes, an hour of theirs in each, with memory, descriptors and rows watched
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)
 
 docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again, then the site
 	@$(BIN)/python -m tools.generate_docs
