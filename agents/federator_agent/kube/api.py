@@ -15,6 +15,7 @@ import msgspec
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound, Unavailable
 from federator.retry import Backoff, retried
 from federator.wire.jsontext import read
+from federator_agent.kube.library import library
 
 PATIENCE_S = 60.0
 """For how long one request is repeated: an API server that is replaced is back by then."""
@@ -40,7 +41,7 @@ class Api:
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
         """`kubeconfig`: a file, and `context` which cluster of it; empty: this process is a pod of the cluster. Raises `Invalid` where the client library is not installed."""
         self._kubeconfig, self._context = kubeconfig, context
-        self._library = _library()
+        self._library = library()
         self._client: Any = None
         self._former: Any = None
         """Whose credential was refused; what it is still in use for may end."""
@@ -130,12 +131,12 @@ class Api:
     async def _connect(self) -> Any:
         async with self._connecting:
             if self._client is None:
-                self._client = self._library.client.ApiClient(await self._configuration())
+                self._client = self._library.ApiClient(await self._configuration())
             return self._client
 
     async def _configuration(self) -> Any:
         config = self._library.config
-        configuration = self._library.client.Configuration()
+        configuration = self._library.Configuration()
         try:
             if self._kubeconfig:
                 await config.load_kube_config(self._kubeconfig, self._context or None, configuration)
@@ -161,16 +162,6 @@ class Api:
             await client.close()
         if left:
             await asyncio.sleep(GOODBYE_S)
-
-
-def _library() -> Any:
-    """It is an extra: a site without Kubernetes does without its 26 MB."""
-    try:
-        import kubernetes_asyncio  # noqa: PLC0415 - 2 s and 100 MB, for those who need it
-    except ImportError:
-        remedy = "install it: pip install 'federator[kubernetes]'"
-        raise Invalid("the client for Kubernetes is not installed", field="$.kube", remedy=remedy) from None
-    return kubernetes_asyncio
 
 
 async def _headers(connected: Any) -> dict[str, str]:
