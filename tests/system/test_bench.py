@@ -8,6 +8,7 @@ import pytest
 
 from tests.bench.harness import SCENARIOS
 from tests.testbeds.console import lacking
+from tests.testbeds.kubernetes.cluster import missing as no_kubernetes
 from tests.testbeds.required import need
 from tests.testbeds.slurm import Slurm, missing
 
@@ -68,6 +69,12 @@ FIGURES = {
         "etcd: leader's kill -9 to the next accepted job",
         "etcd: leader's SIGTERM to the next accepted job",
     ),
+    "federatedjobs": (
+        "objects applied with no operator",
+        "FederatedJobs applied and submitted",
+        "FederatedJobs applied, submitted and mirrored",
+        "the operator's CPU until it is submitted",
+    ),
     "slurm": (
         "Slurm: sbatch, 32 at once",
         "Slurm: the command sbatch",
@@ -94,7 +101,7 @@ FIGURES = {
     "neighbour": ("0 nobody: answers, p99", "4 YAML: answers, p99", "7 jobs: answers, p99"),
 }
 NEED_SLURM = ("slurm", "gangs")
-LARGE = ("backlog", "etcd", "fleet", "gangs", "neighbour")
+LARGE = ("backlog", "etcd", "federatedjobs", "fleet", "gangs", "neighbour")
 """Start many processes or wait for terms to run out, however small the scale: `make nightly` has them."""
 
 
@@ -107,6 +114,8 @@ LARGE = ("backlog", "etcd", "fleet", "gangs", "neighbour")
 def test_each_scenario_does_its_work_and_reports_its_figures(scenario: str, tmp_path: Path) -> None:
     if scenario in NEED_SLURM:
         need(missing())
+    if scenario == "federatedjobs":
+        need(no_kubernetes())
     if scenario == "console":
         need(lacking())
     report = tmp_path / "report.md"
