@@ -119,10 +119,12 @@ class EtcdStore:
     async def commit(self, transaction: Transaction) -> int:
         """Do it atomically and durably; return its revision. Raises `StoreConflict` when a comparison fails."""
         check_transaction(transaction)
-        if self._writer.full:
+        # Behind thousands of submissions a leader's renewal would come too late, and with the term all of them would fail.
+        urgent = any(put.expires_in_s is not None for put in transaction.puts)
+        if self._writer.full and not urgent:
             raise Unavailable("too many transactions are waiting for the etcd cluster already")
         request = await self._request(transaction)
-        outcome = await self._writer.send(request)
+        outcome = await self._writer.send(request, urgent=urgent)
         if outcome.message.succeeded:
             return outcome.revision
         if outcome.repeated:

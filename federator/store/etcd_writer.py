@@ -48,7 +48,7 @@ class _Waiting(NamedTuple):
 
 
 class Writer:
-    """Sends transactions, in the order in which they came. Used from one event loop."""
+    """Sends transactions, in the order in which they came, but for those that are urgent. Used from one event loop."""
 
     def __init__(self, link: EtcdLink) -> None:
         self._link = link
@@ -60,12 +60,16 @@ class Writer:
         """Whether more would wait than is sensible."""
         return len(self._waiting) >= MAX_WAITING
 
-    async def send(self, request: rpc.TxnRequest) -> Outcome:
-        """Its outcome. A caller that is cancelled does not take it back. Raises what the link does, `OutcomeUnknown` among it."""
+    async def send(self, request: rpc.TxnRequest, *, urgent: bool = False) -> Outcome:
+        """Its outcome. `urgent`: before all that waits. A caller that is cancelled does not take it back. Raises what the link does, `OutcomeUnknown` among it."""
         compared = frozenset(each.key for each in request.compare)
         written = frozenset(_written(op) for op in request.success)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(request, outcome, written, compared | written))
+        waiting = _Waiting(request, outcome, written, compared | written)
+        if urgent:
+            self._waiting.appendleft(waiting)
+        else:
+            self._waiting.append(waiting)
         self._begin()
         return await outcome
 

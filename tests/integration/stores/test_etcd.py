@@ -14,6 +14,7 @@ from aetcd import rpc
 from federator.kernel.errors import Damaged, Invalid, OutcomeUnknown, StoreConflict, Unavailable
 from federator.ports import Compare, Put, Transaction
 from federator.settings import EtcdSettings
+from federator.store import etcd_writer
 from federator.store.blobs import MemoryBlobs
 from federator.store.etcd import INLINE_BYTES, PAGE, EtcdStore
 from federator.store.etcd_link import Member, read_endpoints
@@ -58,6 +59,17 @@ async def test_it_goes_on_when_the_member_it_talks_to_is_killed(
     cluster.wait_healthy()
     assert (item := await store.get("after")) is not None
     assert item.revision == revision
+
+
+async def test_a_renewal_is_taken_although_too_much_waits(
+    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that is asked for more than etcd can do would lose its term, and all that waits with it."""
+    monkeypatch.setattr(etcd_writer, "MAX_WAITING", 0)
+    with pytest.raises(Unavailable, match="too many"):
+        await put(store, "job")
+    await store.commit(Transaction(puts=(Put("alive", b"v", 60.0),)))
+    assert await store.get("alive") is not None
 
 
 async def test_it_goes_on_when_a_member_hangs(cluster: EtcdCluster, store: EtcdStore) -> None:

@@ -72,6 +72,18 @@ async def send(etcd: Etcd, *requests: rpc.TxnRequest) -> list[bool | FederatorEr
     return [each if isinstance(each, FederatorError) else each.message.succeeded for each in outcomes]  # type: ignore[union-attr]
 
 
+async def test_what_is_urgent_goes_before_all_that_waits(etcd: Etcd) -> None:
+    writer = Writer(etcd)  # type: ignore[arg-type]
+    many = [asyncio.create_task(writer.send(txn(b"%d" % number))) for number in range(500)]
+    await asyncio.sleep(0)
+    outcome = await writer.send(txn(b"alive"), urgent=True)
+    assert outcome.message.succeeded
+    await asyncio.gather(*many)
+    sent = [key for request in keys(etcd.requests) for key in request]
+    assert sent.index(b"alive") <= etcd_writer.IN_FLIGHT * etcd_writer.SHARED
+    assert len(sent) == 501
+
+
 async def test_what_comes_while_others_are_on_their_way_shares_a_request(etcd: Etcd) -> None:
     names = [b"%02d" % number for number in range(etcd_writer.IN_FLIGHT + etcd_writer.SHARED + 1)]
     assert await send(etcd, *map(txn, names)) == [True] * len(names)
