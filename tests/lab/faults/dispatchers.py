@@ -19,6 +19,7 @@ from federator.model.capacity import Lease
 from federator.model.sites import SiteKind
 from federator.ports import Blobs, Provider
 from federator.settings import (
+    EtcdSettings,
     LeaseSettings,
     LinkSettings,
     ProviderSettings,
@@ -37,7 +38,9 @@ from tests.lab.faults.scene import Scene
 from tests.lab.faults.stores import Disk, StoreHandle
 
 CONNECT_S = 10.0
-TERM_S, MARGIN_S = 60.0, 6.0
+_ETCD = EtcdSettings(endpoints=())
+TERM_S, MARGIN_S = _ETCD.term_s, _ETCD.margin_s
+"""The product's own."""
 STANDBY_LOOK_S = 5.0
 AGAIN_S = 1.0
 CLOUD_SITE = "rented"
