@@ -82,10 +82,12 @@ def allowance(
     counted = [each for each in quotas if _counts(each.spec, priority_class)]
     lines = [line for each in ranges for line in each.spec.limits if line.type in ("Container", "Pod")]
     devices = dict(kueue_devices)
-    for entry in {name for each in counted for name in each.spec.hard}:
-        device = _device(entry)
-        count = _left(counted, lambda text: int(quantity(text)), ours.devices[device], entry)
-        if device and count is not None:
+    entries = {name: _device(name) for each in counted for name in each.spec.hard}
+    for entry, device in entries.items():
+        count = (
+            _left(counted, lambda text: int(quantity(text)), ours.devices[device], entry) if device else None
+        )
+        if count is not None:
             devices[device] = min(count, devices.get(device, count))
     limited = {name for name in _KINDS if any(f"limits.{name}" in each.spec.hard for each in counted)}
     limited |= {name for line in lines for name in _KINDS if name in line.max or name in line.default}

@@ -252,7 +252,9 @@ def check(settings: KubeSettings) -> None:
         raise Invalid("has two pools of one name", field="$.kube.pools", remedy="give each its own")
     for number, pool in enumerate(settings.pools):
         if pool.device_class and (pool.resource != GPU_RESOURCE or pool.part_milli):
-            remedy = "leave out resource and part: GPUs of a class are whole, and a device plugin offers parts"
+            remedy = (
+                "leave out resource and part: GPUs of a class are whole, and a device plugin offers parts"
+            )
             raise Invalid(
                 "does not go with them", field=f"$.kube.pools[{number}].device_class", remedy=remedy
             )
