@@ -250,8 +250,8 @@ def created(admin: Admin, document: dict[str, Any]) -> str:
 
 def test_each_namespace_of_a_team_has_what_the_namespace_of_jobs_has() -> None:
     kube = {"image": "i", "namespaces": {"team:vision": "vision", "research/*": "research", "*": "vision"}}
-    site = AGENT["site"] | {"kube": kube}
-    made = objects({"agent": AGENT | {"site": site}})
+    site = {"site": "basel", "dispatcher": "https://d.example.org", "kube": kube}
+    made = objects({"agent": {"enabled": True, "site": site}})
 
     def of(home: str) -> dict[str, Any]:
         found = [each for each in made if each["metadata"].get("namespace") == home]

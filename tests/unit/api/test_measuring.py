@@ -34,6 +34,7 @@ async def test_sick_gpus_are_counted_and_gone_when_they_are_well() -> None:
     world, _ = await running()
     assert told(world).value("federator_site_sick_gpus", site="north") == 0
     heard = world.core.inventory.members["north"]
+    assert heard.report is not None
     ailing = AilingGpu("main", "host-0", 3, "Xid 79"), AilingGpu("main", "host-0", 2, "Xid 79")
     heard.report = replace(heard.report, ailing=ailing)
     assert told(world).value("federator_site_sick_gpus", site="north") == 2
