@@ -13,7 +13,7 @@ from rich.text import Text
 from federator.cli.exits import FAILED, NO_CODE, OK, TIMED_OUT
 from federator.cli.layout import Column
 from federator.cli.output import ListOutput, say, show_data, show_rows, status
-from federator.cli.phrases import NONE, plain, when
+from federator.cli.phrases import NONE, plain, seconds_in, when
 from federator.cli.sanitize import LogOutput
 from federator.kernel.errors import Damaged, FederatorError, Forbidden, Invalid, Unavailable
 from federator.wire import local_submit as wire
@@ -115,15 +115,15 @@ def cancel(job: JobName, *, agent: Socket = HERE) -> None:
 
 
 @app.command
-def wait(job: JobName, *, timeout: float | None = None, agent: Socket = HERE) -> int:
+def wait(job: JobName, *, timeout: str | None = None, agent: Socket = HERE) -> int:
     """Wait until a local job has ended; the exit code is its own.
 
     Parameters
     ----------
     timeout:
-        Seconds after which to stop waiting.
+        Stop waiting after this, such as 30m, with exit code 124.
     """
-    until_s = None if timeout is None else time.monotonic() + timeout
+    until_s = None if timeout is None else time.monotonic() + seconds_in(timeout, "--timeout")
     while True:
         mine = _ask(agent, wire.List(), wire.Jobs).jobs
         row = next((each for each in reversed(mine) if job in (each.job, each.name)), None)

@@ -112,6 +112,14 @@ def _coarse(seconds: float) -> float:
     return round(seconds / step) * step if size >= 1 else seconds
 
 
+def seconds_in(text: str, option: str) -> float:
+    """What a person wrote for an option that takes a duration, such as 90s or 1h30m, in seconds. Raises `Invalid`."""
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise Invalid(str(error), field=option) from None
+
+
 def moment_at(text: str, option: str, now: float, *, ahead: bool = False) -> float:
     """What a person wrote for an option that takes an instant, in seconds since the epoch: how long ago (`ahead`: from now), as `2h` or `2h ago`; `yesterday`, `today`, `tomorrow` (where they begin); `18:00` or `2026-12-01T08:00` by the local clock; or with a zone. Raises `Invalid`."""
     try:

@@ -4,14 +4,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter, validators
+from cyclopts import Parameter
 from rich.text import Text
 
 from federator.cli.layout import NARROW, PIPE_WIDTH, Column, table
 from federator.cli.output import ListOutput, facts, say, show, show_csv, show_data, width
-from federator.cli.phrases import NONE, counted, moment_at, plain, when, when_exactly
+from federator.cli.phrases import NONE, counted, moment_at, plain, seconds_in, when, when_exactly
 from federator.cli.session import HERE, Connection, ask
-from federator.kernel.errors import NotFound
+from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.quantities import format_duration
 from federator.model.timetable import Bar, BarState, Lane
 from federator.wire.timetable import PlanPage
@@ -31,7 +31,7 @@ GLYPHS = {
     BarState.KEPT: ("═", "blue"),
 }  # fmt: skip
 NOW = "│"
-Hours = Annotated[float, Parameter(validator=validators.Number(gt=0, lte=24 * 30))]
+MOST_AHEAD_S, MOST_BACK_S = 30 * 24 * HOUR_S, 24 * HOUR_S
 
 
 def show_plan(
@@ -39,8 +39,8 @@ def show_plan(
     site: str = "",
     queue: str = "",
     owner: str = "",
-    hours: Hours = 12.0,
-    back: Annotated[float, Parameter(validator=validators.Number(gte=0, lte=24))] = 1.0,
+    ahead: Annotated[str, Parameter(name=("--ahead", "--hours"))] = "12h",
+    back: str = "1h",
     at: str = "",
     decision: str = "",
     output: ListOutput = "table",
@@ -58,15 +58,16 @@ def show_plan(
         Only jobs of this queue and those below it.
     owner:
         Only this person's jobs.
-    hours:
-        So many hours ahead.
+    ahead:
+        So far ahead, such as 90m or 2d, at most 30d.
     back:
-        And so many hours of what went before.
+        And so much of what went before, at most a day.
     at:
         The plan as it was then: how long ago, such as 5h, or an instant such as 18:00 or 2026-12-01T08:00.
     decision:
         The plan of this recorded decision, as `federator decisions list` names it.
     """
+    ahead_s, back_s = _within(ahead, "--ahead", MOST_AHEAD_S), _within(back, "--back", MOST_BACK_S)
 
     async def asked(client: "Verbs") -> PlanPage:
         shown, name = await client.plan(limit=1), decision
@@ -77,8 +78,8 @@ def show_plan(
         now = shown.taken_at or time.time()
         return await client.plan(
             decision=name,
-            since=now - back * HOUR_S,
-            until=now + hours * HOUR_S,
+            since=now - back_s,
+            until=now + ahead_s,
             site=site,
             queue=queue,
             owner=owner,
@@ -93,6 +94,14 @@ def show_plan(
         show_data(page, output)
     else:
         _draw(page, now, wide=output == "wide", past=bool(at or decision))
+
+
+def _within(text: str, option: str, most_s: float) -> float:
+    """A duration up to so many seconds; a bare number is hours."""
+    seconds = seconds_in(f"{text}h" if text.strip().replace(".", "", 1).isdigit() else text, option)
+    if seconds > most_s:
+        raise Invalid(f"{text!r} is longer than {format_duration(most_s)}", field=option)
+    return seconds
 
 
 async def _decision_at(client: "Verbs", at: str, now: float) -> str:

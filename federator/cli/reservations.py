@@ -8,11 +8,11 @@ from cyclopts import Parameter
 
 from federator.cli.layout import Column
 from federator.cli.output import ListOutput, show_rows
-from federator.cli.phrases import moment_at, plain, when, when_exactly
+from federator.cli.phrases import moment_at, plain, seconds_in, when, when_exactly
 from federator.cli.policy_verdicts import show_verdict
 from federator.cli.session import HERE, Connection, ask
 from federator.kernel.errors import Invalid, NotFound
-from federator.kernel.quantities import format_instant, parse_duration_s, parse_instant
+from federator.kernel.quantities import format_instant, parse_instant
 from federator.model.rules import Opening, PolicyDocument, PolicySet, Scope
 from federator.wire.administration import PolicyVerdict
 
@@ -161,10 +161,7 @@ def _end_at(begins_at: float, until: str, for_: str, now: float) -> float:
         raise Invalid("is missing", field="--until", remedy="write --until or --for, and one of them only")
     if until:
         return moment_at(until, "--until", now, ahead=True)
-    try:
-        return begins_at + parse_duration_s(for_)
-    except ValueError as error:
-        raise Invalid(str(error), field="--for") from None
+    return begins_at + seconds_in(for_, "--for")
 
 
 def _reserved(current: PolicySet) -> list[Reserved]:

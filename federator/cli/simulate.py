@@ -13,10 +13,11 @@ from cyclopts import Parameter
 
 from federator.cli.contrast import put, show_contrast, show_troubles, writable, write_contrast
 from federator.cli.live import LiveOptions, WhatIf, save, take
+from federator.cli.phrases import seconds_in
 from federator.cli.planner import ready_planner
 from federator.cli.session import HERE, Connection
 from federator.kernel.errors import Invalid
-from federator.kernel.quantities import format_duration, parse_duration_s
+from federator.kernel.quantities import format_duration
 
 if TYPE_CHECKING:
     from federator.simulation.loads import LoadOptions
@@ -348,12 +349,7 @@ def _show(study: "Study", remarks: Sequence[str]) -> None:
 
 
 def _duration_s(text: str | None, option: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        return parse_duration_s(text)
-    except ValueError as error:
-        raise Invalid(str(error), field=option) from None
+    return None if text is None else seconds_in(text, option)
 
 
 def _above_zero(value: float, option: str) -> float:

@@ -11,11 +11,9 @@ from federator.cli.columns import job_columns, lease_columns, queue_columns, sit
 from federator.cli.layout import Column, Row, table
 from federator.cli.listing import watched
 from federator.cli.output import console
-from federator.cli.phrases import plain, usd
+from federator.cli.phrases import plain, seconds_in, usd
 from federator.cli.session import HERE, Connection, ask
 from federator.client.verbs import Verbs
-from federator.kernel.errors import Invalid
-from federator.kernel.quantities import parse_duration_s
 from federator.wire.changes import Topic
 from federator.wire.http import JobRow, Overview
 
@@ -33,10 +31,7 @@ def top(*, every: str = "1s", once: bool = False, connection: Connection = HERE)
     once:
         Draw once and leave, as for a pipe.
     """
-    try:
-        every_s = parse_duration_s(every)
-    except ValueError as error:
-        raise Invalid(str(error), field="--every") from None
+    every_s = seconds_in(every, "--every")
     out = console()
     ask(connection, partial(_live, every_s=max(0.2, every_s), once=once or not out.is_terminal))
 

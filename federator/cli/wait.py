@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from cyclopts import Parameter
 
 from federator.cli.exits import FAILED, TIMED_OUT, exit_of
-from federator.cli.phrases import plain
+from federator.cli.phrases import plain, seconds_in
 from federator.cli.pipelines import steps_of
 from federator.cli.session import HERE, Connection, open_client
 from federator.cli.status_line import StatusLine, keep_showing
 from federator.kernel.errors import Invalid, NotFound
-from federator.kernel.quantities import format_duration, parse_duration_s
+from federator.kernel.quantities import format_duration
 from federator.model.jobs import Job, JobStatus
 from federator.wire.addresses import names_array, read_address
 from federator.wire.http import ArrayDetail, JobRow
@@ -40,10 +40,7 @@ def wait(
     """
     if not jobs:
         raise Invalid("no job is named", field="JOBS", remedy="write one or more ids or names")
-    try:
-        timeout_s = parse_duration_s(timeout) if timeout else None
-    except ValueError as error:
-        raise Invalid(str(error), field="--timeout") from None
+    timeout_s = seconds_in(timeout, "--timeout") if timeout else None
     return asyncio.run(_wait(connection, jobs, timeout_s, running=until == "running"))
 
 

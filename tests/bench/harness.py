@@ -22,14 +22,14 @@ Document = dict[str, Any]
 
 
 class _World(Federation):
-    """On real time, and on the store that is asked for."""
+    """On real time, with the settings that are asked for."""
 
-    def __init__(self, folder: Path, store: Document | None) -> None:
+    def __init__(self, folder: Path, settings: Document) -> None:
         super().__init__(folder, 1.0)
-        self._store = store
+        self._more = settings
 
     def _settings(self) -> Document:
-        return super()._settings() | ({"store": self._store} if self._store else {})
+        return super()._settings() | self._more
 
 
 class Bench:
@@ -51,13 +51,13 @@ class Bench:
         policies: str = "",
         *,
         folder: str = "world",
-        store: Document | None = None,
+        settings: Document | None = None,
     ) -> AsyncIterator[Federation]:
         """A dispatcher and an agent per site, ready; ended with everything that they started. Raises `NotStarted`.
 
-        `store`: the dispatcher's setting of that name; without it, the embedded one.
+        `settings`: sections of the dispatcher's settings, in place of the usual ones.
         """
-        world = _World(self.folder / folder, store)
+        world = _World(self.folder / folder, settings or {})
         world.folder.mkdir(parents=True)
         try:
             await world.start_dispatcher()

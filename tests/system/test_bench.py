@@ -98,6 +98,18 @@ FIGURES = {
         "a turn, 50 follow",
     ),
     "verbs": ("the program `python -c pass`", "the verb `list`", "the verb `exec`", "the verb `exec`, CPU"),
+    "array": (
+        "array, submit",
+        "array, show, its last task",
+        "array, cancel, all",
+        "array, dispatcher's memory after",
+    ),
+    "archive": (
+        "archive, rows written",
+        "archive, list --since, the last hundredth",
+        "archive, usage by user and month",
+        "archive, most memory",
+    ),
     "neighbour": ("0 nobody: answers, p99", "4 YAML: answers, p99", "7 jobs: answers, p99"),
 }
 NEED_SLURM = ("slurm", "gangs")

@@ -57,7 +57,7 @@ async def run(bench: Bench) -> list[Figure]:
 async def _submissions(bench: Bench, name: str, store: Document | None) -> list[Figure]:
     """To one dispatcher without sites: many clients, then one alone, then all in one request."""
     single, alone, many = bench.many(3000), bench.many(300), bench.many(10_000)
-    async with bench.federation([], folder=f"on-{name}", store=store) as world:
+    async with bench.federation([], folder=f"on-{name}", settings={"store": store} if store else {}) as world:
         server, token = world.server, world.admin_token
         pid = bench.pid(world, "dispatcher")
 

@@ -95,3 +95,30 @@ def test_the_plan_of_then_is_that_of_the_last_decision_before(
     assert len(fake.of("GET /v1/decisions/dec-1/plan")) == 2
     wrong = federator("plan", "--at", "1969-12-31T00:00:00Z")
     assert (wrong.code != 0, "no decision of then is recorded" in wrong.err) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "span_s"),
+    [
+        ((), (3600, 12 * 3600)),
+        (("--ahead", "90m", "--back", "0s"), (0, 5400)),
+        (("--hours", "2"), (3600, 7200)),
+        (("--ahead", "1.5", "--back", "30m"), (1800, 5400)),
+    ],
+)
+def test_how_far_it_looks_is_a_duration(
+    federator: Command, fake: FakeDispatcher, words: tuple[str, ...], span_s: tuple[float, float]
+) -> None:
+    fake.answer("GET /v1/plan", page(), headers=TIME)
+    assert federator("plan", *words).code == 0
+    asked = fake.of("GET /v1/plan")[-1].query
+    assert (NOW - float(asked["since"]), float(asked["until"]) - NOW) == span_s
+
+
+@pytest.mark.parametrize(("option", "text"), [("--ahead", "31d"), ("--back", "25h"), ("--ahead", "soon")])
+def test_how_far_it_cannot_look_is_said(
+    federator: Command, fake: FakeDispatcher, option: str, text: str
+) -> None:
+    ran = federator("plan", option, text)
+    assert (ran.code, option in ran.err) == (2, True)
+    assert not fake.heard

@@ -195,7 +195,9 @@ def test_wait_gives_up_after_its_timeout(federator: Command, fake: FakeDispatche
     fake.answer("GET /v1/jobs/a", detail(id="a"))
     fake.answer("GET /v1/jobs/a/events", b"")
     assert federator("wait", "a", "--timeout", "100ms").code == 124
-    assert federator("wait", "a", "--timeout", "soon").code == 2
+    for verb in (("wait", "a"), ("local", "wait", "a")):
+        refused = federator(*verb, "--timeout", "soon")
+        assert (refused.code, "--timeout: 'soon' is not a duration" in refused.err) == (2, True)
 
 
 def test_wait_goes_on_where_no_dispatcher_answers_yet(federator: Command, fake: FakeDispatcher) -> None:
