@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -12,6 +13,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_instant
 
 ASKS = Group("Job", sort_key=10)
+NO_FOLDER = Path("none")
 RESOURCES = ("gpus", "cpus", "memory")
 
 
@@ -35,6 +37,14 @@ class JobOptions:
     ] = None
     cpus: Annotated[float | None, Parameter(help="CPU cores per node.")] = None
     memory: Annotated[str | None, Parameter(help="Memory per node, such as 64GiB.")] = None
+    image: Annotated[
+        str | None, Parameter(help="Container image that it runs in, at sites that run containers.")
+    ] = None
+    setup: Annotated[
+        str | None,
+        Parameter(help="Script that prepares its folder, such as 'pip install -r requirements.txt'."),
+    ] = None
+    workdir: Annotated[Path | None, Parameter(help="Folder to take along; `none` for none.")] = None
     env: Annotated[
         tuple[str, ...],
         Parameter(
@@ -58,6 +68,7 @@ class JobOptions:
         str | None,
         Parameter(help="When it should be done: 2h from now, 18:00 here, or 2026-12-01T08:00:00Z."),
     ] = None
+    estimate: Annotated[str | None, Parameter(help="How long it will probably run, such as 90m.")] = None
     max_duration: Annotated[str | None, Parameter(help="Killed after this, such as 4h.")] = None
     max_cost: Annotated[str | None, Parameter(help="What it may cost at most, such as '40 USD'.")] = None
     array: Annotated[
@@ -82,15 +93,18 @@ class JobOptions:
     ] = ()
 
     def fields(self) -> dict[str, object]:
-        """As fields of a job file. Raises `Invalid`."""
+        """As fields of a job file, but for the folder. Raises `Invalid`."""
         plain = (
             "nodes",
             "min_nodes",
             "max_nodes",
             "framework",
+            "image",
+            "setup",
             "name",
             "queue",
             "priority",
+            "estimate",
             "max_duration",
             "max_cost",
             "array",
@@ -128,6 +142,10 @@ class JobOptions:
                 joined[name] = {**before, **more}
         if "deadline" in given:
             joined.pop("finish_within", None)
+        if self.workdir == NO_FOLDER:
+            joined.pop("workdir", None)
+        elif self.workdir is not None:
+            joined["workdir"] = str(self.workdir.absolute())
         return joined
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from federator.cli.exits import INTERRUPTED, exit_of
-from federator.cli.job_options import AS_WRITTEN, JobOptions
+from federator.cli.job_options import AS_WRITTEN, NO_FOLDER, JobOptions
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client
 from federator.cli.tunnels import LOOPBACK, Forwarded, local_host
@@ -91,27 +91,18 @@ READ = f"cat {NOTE} && rm {NOTE}"
 def notebook(
     *,
     options: JobOptions = AS_WRITTEN,
-    workdir: Path | None = None,
-    image: str | None = None,
-    setup: str | None = None,
     idle: str | None = None,
     port: Annotated[int, Parameter(name=("-p", "--port"))] = USUAL_PORT,
     connection: Connection = HERE,
 ) -> int:
     """Run a Jupyter in the federation and open it here, until Ctrl-C.
 
-    A job is submitted that runs `jupyter lab`, which the site or the image must have. Once it listens, its address is printed, with a
+    A job is submitted that runs `jupyter lab`, which the site or its `--image` must have. Once it listens, its address is printed, with a
     token of its own, on the loopback address of this machine. Ctrl-C ends the job; notebooks in its work folder are kept as its outputs, for
     `federator download`.
 
     Parameters
     ----------
-    workdir:
-        Folder to take along.
-    image:
-        Container image that has a Jupyter.
-    setup:
-        Script that runs before, such as 'pip install jupyterlab'.
     idle:
         End the notebook once no kernel and no terminal in it has done anything for so long, and its GPUs neither, such as 2h. A page that is only open does not count.
     port:
@@ -125,7 +116,7 @@ def notebook(
     watch = "" if idle is None else _watch(duration_s(idle, "--idle", low_s=1.0), inside)
     run = RUN.format(missing=MISSING, loopback=LOOPBACK, port=inside, note=NOTE, watch=watch)
     document: dict[str, object] = {"name": "notebook", "outputs": [NOTEBOOKS], **options.fields(), "run": run}
-    document |= {name: value for name, value in (("image", image), ("setup", setup)) if value}
+    workdir = None if options.workdir == NO_FOLDER else options.workdir
     try:
         return asyncio.run(_notebook(connection, document, workdir, tunnel.Forward(inside), port))
     except asyncio.CancelledError:

@@ -14,7 +14,7 @@ from federator.cli.exits import FAILED, INTERRUPTED, exit_of
 from federator.cli.explain import show_previews
 from federator.cli.finish_by import Agree, By, with_terms
 from federator.cli.gpu_models import model_note
-from federator.cli.job_options import AS_WRITTEN, JobOptions
+from federator.cli.job_options import AS_WRITTEN, NO_FOLDER, JobOptions
 from federator.cli.jobfiles import PLACEHOLDER, WrittenJob
 from federator.cli.phrases import plain
 from federator.cli.sanitize import LogOutput
@@ -32,13 +32,11 @@ LAST_OUTPUT_S = 30.0
 """How long after a job's end its output is still waited for."""
 REASON_S = 2.0
 """How often a waiting job's reason is looked at."""
-NO_FOLDER = Path("none")
 
 
 def run(
     *command: str,
     options: JobOptions = AS_WRITTEN,
-    workdir: Path | None = None,
     stdin: Annotated[bool, Parameter(name=("-i", "--stdin"), negative="")] = False,
     pty: Annotated[bool, Parameter(name=("-t", "--pty"), negative="")] = False,
     by: By = None,
@@ -58,8 +56,6 @@ def run(
     ----------
     command:
         What to run, after `--`.
-    workdir:
-        Folder to take along.
     stdin:
         Pass standard input to the command. What it writes comes here alone, and is not kept as the job's log; without you the job ends.
     pty:
@@ -80,7 +76,7 @@ def run(
     if options.array and not (detach or dry_run):
         raise Invalid("run follows one job", field="--array", remedy="add --detach, or submit a job file")
     document = {"command": list(command), **options.fields()}
-    folder = _folder(workdir, command)
+    folder = _folder(options.workdir, command)
     request = read_job({**document, **({"workdir": PLACEHOLDER} if folder else {})}, now=0.0)
     if dry_run:
         show_previews([WrittenJob(document, folder)], "table", connection)

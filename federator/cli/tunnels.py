@@ -120,6 +120,8 @@ async def _type(inside: "Tunnel", left: asyncio.Event, *, tty: bool) -> None:
 
 async def _show(inside: "Tunnel", begun: asyncio.Event) -> int:
     """Pass output on; the exit code."""
+    from federator.client.tunnels import LOST
+
     outputs = {tunnel.STDOUT: sys.stdout.buffer, tunnel.STDERR: sys.stderr.buffer}
     async for channel, data in inside.frames():
         if channel in outputs:
@@ -131,7 +133,7 @@ async def _show(inside: "Tunnel", begun: asyncio.Event) -> int:
             if end.exit_code is not None:
                 return end.exit_code
             raise end.fault()
-    raise Unavailable("the connection to the job was lost")
+    raise Unavailable(LOST)
 
 
 class Pair(NamedTuple):

@@ -17,7 +17,7 @@ Each verb is a program of its own, against a dispatcher on the same machine that
 The CPU is that of the program, which does not change much when the machine is shared; the time does. `wait` waits for a job that has ended, `exec` runs `true`
 in one that runs.
 """
-VERBS = {
+VERBS: dict[str, tuple[str, ...]] = {
     "list": ("list",),
     "show": ("show", "ended"),
     "explain": ("explain", "ended"),
@@ -45,7 +45,7 @@ async def run(bench: Bench) -> list[Figure]:
         for _ in range(bench.many(15)):
             held = await world.admin.submit({"name": "held", "command": ["sleep", "3600"]})
             await world.admin.hold(held.jobs[0])
-            programs = {PASS: ("-c", "pass")}
+            programs: dict[str, tuple[str, ...]] = {PASS: ("-c", "pass")}
             programs |= {name: ("-m", "federator", *words) for name, words in VERBS.items()}
             for name, words in programs.items():
                 wall_s, cpu_s = await asyncio.to_thread(_timed, bench, world, words)

@@ -1,4 +1,4 @@
-"""`wait` outlives a restart of the dispatcher, and tells a person how far things are."""
+"""`wait` outlives a restart of the dispatcher, `exec` says that it did not, and tells a person how far things are."""
 
 from tests.integration.command.conftest import Federation
 from tests.integration.command.test_tunnels import Terminal
@@ -13,7 +13,13 @@ def test_wait_goes_on_after_the_dispatcher_was_started_again(federation: Federat
     waiting = federation.start("wait", "patient", "--timeout", "1m")
     following = federation.start("run", "--name", "followed", "--", "sh", "-c", UNTIL_TOLD)
     wait_until(lambda: "ready" in federation.run("logs", "followed").stdout, "the other job to begin")
+    inside = federation.start("exec", "patient", "--", "sh", "-c", "echo begun > inside; sleep 600")
+    begun = ("exec", "patient", "--", "cat", "inside")
+    wait_until(lambda: federation.run(*begun).stdout == "begun\n", "the command to begin")
     federation.restart()
+    _, lost = inside.communicate(timeout=PATIENCE_S)
+    assert inside.returncode != 0
+    assert "the dispatcher stops" in lost
     for name in ("patient", "followed"):
         told = federation.run("exec", name, "--", "sh", "-c", "kill -USR1 $(cat pid)")
         assert told.returncode == 0, told.stderr

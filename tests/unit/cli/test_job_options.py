@@ -105,3 +105,28 @@ def test_run_follows_one_job(federator: Command, fake: FakeDispatcher) -> None:
     assert "--array: run follows one job" in federator("run", "--array", "0-9", "--", "ls").err
     fake.answer("POST /v1/jobs", Submitted(("job-1", "job-2"), "ls"), 201)
     assert federator("run", "--array", "0-1", "--detach", "--", "ls").out == "job-1\njob-2\n"
+
+
+def test_the_image_the_setup_and_the_folder_may_be_given_too(
+    federator: Command, fake: FakeDispatcher, job_yaml: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is relative to where the command is typed, and `none` leaves out the file's."""
+    (tmp_path / "code").mkdir()
+    monkeypatch.chdir(tmp_path)
+    fake.answer("POST /v1/jobs", Submitted(("job-1",), "x"), 201)
+    words = ("--image", "pytorch:2", "--setup", "pip install .", "--estimate", "90m")
+    given = {"image": "pytorch:2", "setup": "pip install .", "estimate": "90m"}
+    assert federator("submit", "-f", job_yaml).code == 0
+    before = fake.heard[-1].body
+    assert federator("submit", "-f", job_yaml, *words).code == 0
+    assert json.loads(fake.heard[-1].body) == {**json.loads(before), **given}
+    assert federator("run", "--detach", *words, "--", "true").code == 0
+    assert json.loads(fake.heard[-1].body) == {"command": ["true"]} | given
+    as_yaml = federator("submit", "-f", job_yaml, "--workdir", "code", "--to-yaml").out
+    assert f"workdir: {tmp_path / 'code'}\n" in as_yaml
+    with_folder = tmp_path / "with.yaml"
+    with_folder.write_text("run: x\nworkdir: code\n")
+    without = federator("submit", "-f", str(with_folder), "--workdir", "none", "--to-yaml").out
+    assert read_document(without).value == {"run": "x"}
+    refused = federator("submit", "-f", job_yaml, "--workdir", "cod")
+    assert (refused.code, "there is no folder" in refused.err) == (2, True)

@@ -3,7 +3,7 @@
 import pytest
 
 from federator.model.capacity import Shape
-from federator.model.changes import AskFor, Delay
+from federator.model.changes import AskFor, Delay, Remedy
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explanations.changes import apply
 from federator.planning.explanations.explain import explain_waiting
@@ -26,6 +26,14 @@ def waiting(*jobs: JobView) -> Problem:
 
 
 TWO = waiting(a_job("eval", submitted_at=NOW - 900, run_s=600.0), a_job("mine", submitted_at=NOW))
+
+
+def asked(found: Remedy) -> int:
+    """The priority that advice is about."""
+    (change,) = found.changes
+    assert isinstance(change, AskFor)
+    assert isinstance(change.value, int)
+    return change.value
 
 
 def test_the_lowest_priority_that_helps_is_found_with_who_starts_later() -> None:
@@ -59,7 +67,7 @@ def test_no_priority_above_what_may_be_asked_for_is_advised() -> None:
     trials = PriorityTrials(TWO)
     found = trials.lowest("mine", 100)
     assert found is not None
-    least = int(str(found.changes[0].value))
+    least = asked(found)
     assert trials.lowest("mine", least) == found
     assert trials.lowest("mine", least - 1) is None
     assert trials.lowest("mine", 50) is None, "it has that already"
