@@ -25,8 +25,8 @@ SINCE_S, APART_S = 1_700_000_000.0, 3.0
 """When the first job was submitted, and how far they are apart: ten million are a year."""
 MOST_RUNS = 1
 NOTE = """\
-Rows of jobs of 50 people in 20 queues, a job each 3 s for a year, with records of about a kilobyte each, in files of a million, as a dispatcher puts
-them together. Memory is the largest of a process that has the archive and nothing else, with DuckDB's limit of 256 MiB.
+Rows of jobs of 50 people in 20 queues, a job each 3 s for a year, with records of about a kilobyte each, most of it the same in all, so that they
+compress better than real ones; in files of a million, as a dispatcher puts them together. Memory is the largest of a process that has the archive and nothing else, with DuckDB's limit of 256 MiB.
 """
 TEXTS = {
     "job_json": '{"id":"%s","because":"it has succeeded","pad":"' + "x" * 300 + '"}',
