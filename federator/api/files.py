@@ -21,8 +21,15 @@ from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.tars import members
 from federator.model.jobs import JobStatus
 from federator.ports import Blobs
+from federator.wire.http import OutputFile, OutputList
 
 GZIP = "application/gzip"
+MOST_LISTED = 1000
+"""Files of a job's outputs that are listed,"""
+LISTED_BYTES = 1 << 28
+"""and bytes of them that are unpacked for it: a second's work."""
+BROKEN = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, Invalid)
+"""What an archive raises that is none."""
 
 
 async def put_blob(call: Call) -> web.Response:
@@ -72,6 +79,19 @@ def _teams(call: Call) -> tuple[str, ...]:
 
 async def outputs(call: Call) -> web.StreamResponse:
     """What `outputs` matched, of the newest attempt that collected any."""
+    parts = await _collected(call)
+    file = await asyncio.to_thread(_archive, call.core.blobs, parts)
+    name = f'attachment; filename="{call.job.id}.tar.gz"'
+    return await call.send(file, GZIP, {"Content-Disposition": name})
+
+
+async def list_outputs(call: Call) -> OutputList:
+    """The names and sizes of the same, without fetching it."""
+    return await asyncio.to_thread(_listed, call.core.blobs, await _collected(call))
+
+
+async def _collected(call: Call) -> list[OutputPart]:
+    """What the members have collected, that with rank 0 first. Raises `NotFound` where there is nothing."""
     await refuse_array(call, "download")
     collected = call.core.records.known_outputs(call.job.id)
     if collected is None:
@@ -85,10 +105,7 @@ async def outputs(call: Call) -> web.StreamResponse:
         )
         raise NotFound(f"{call.job.name} has no outputs: {why}", remedy=remedy)
     placement = call.core.records.known_placement(collected.placement)
-    parts = by_rank(collected.parts, placement.members if placement else ())
-    file = await asyncio.to_thread(_archive, call.core.blobs, parts)
-    name = f'attachment; filename="{call.job.id}.tar.gz"'
-    return await call.send(file, GZIP, {"Content-Disposition": name})
+    return by_rank(collected.parts, placement.members if placement else ())
 
 
 def by_rank(parts: Iterable[OutputPart], members: tuple[str, ...]) -> list[OutputPart]:
@@ -108,7 +125,7 @@ def _archive(blobs: Blobs, parts: Sequence[OutputPart]) -> IO[bytes]:
             for part in parts:
                 try:
                     _merge(target, _part(blobs, part.digest), seen)
-                except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, Invalid):
+                except BROKEN:
                     raise NotFound(
                         f"what {part.member} collected is damaged and cannot be put with the rest"
                     ) from None
@@ -127,6 +144,28 @@ def _merge(target: tarfile.TarFile, data: IO[bytes], seen: set[str]) -> None:
                 seen.add(entry.name)
                 target.addfile(entry, source.extractfile(entry) if entry.isreg() else None)
                 cast("Any", target).members.clear()  # or it keeps one of each for ever
+
+
+def _listed(blobs: Blobs, parts: Sequence[OutputPart]) -> OutputList:
+    """Files by name; of those that several have, the first one's. Blocks on disk."""
+    found: dict[str, int] = {}
+    left = LISTED_BYTES
+    for part in parts:
+        with _part(blobs, part.digest) as data:
+            try:
+                for _, entry in members(data):
+                    if len(found) >= MOST_LISTED or left <= 0:
+                        return _output_list(found, complete=False)
+                    if entry.isfile() and _inside(entry.name):
+                        found.setdefault(entry.name, entry.size)
+                    left -= entry.size
+            except BROKEN:
+                raise NotFound(f"what {part.member} collected is damaged and cannot be listed") from None
+    return _output_list(found, complete=True)
+
+
+def _output_list(found: dict[str, int], *, complete: bool) -> OutputList:
+    return OutputList(tuple(OutputFile(*each) for each in sorted(found.items())), complete)
 
 
 def _inside(name: str) -> bool:

@@ -85,6 +85,7 @@ ROUTES = (
     Route("GET", "/v1/events", events.of_all, PERSON, "Follow all events", query=events.AllQuery, content=events.CONTENT_TYPE),
     Route("GET", "/v1/jobs/{id}/logs", logs.read, JOB, "Read or follow a log", allows=MAY_READ, query=logs.LogsQuery, content=TEXT),
     Route("GET", "/v1/jobs/{id}/outputs", files.outputs, JOB, "Download collected outputs", allows=MAY_READ, content=TAR),
+    Route("GET", "/v1/jobs/{id}/outputs/files", files.list_outputs, JOB, "List collected outputs", allows=MAY_READ, answer=http.OutputList, cost=HEAVY),
     Route("GET", "/v1/jobs/{id}/tunnel", tunnels.enter, JOB, "Run a command in a running job, or reach a port of it (WebSocket)", allows=MAY_EXEC, query=tunnels.TunnelQuery, status=101, cost=TUNNEL),
     Route("GET", "/v1/jobs/{id}/gpus", jobs.gpus, PERSON, "Use over time of each GPU of a job", answer=list[http.GpuCurve]),
     Route("GET", "/v1/jobs/{id}/forecasts", jobs.forecasts, PERSON, "What moved the forecast of a job", query=jobs.ForecastsQuery, answer=list[http.ForecastMove], cost=HEAVY),

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from federator.cli.layout import Column
 from federator.cli.log_lines import LogLines
-from federator.cli.output import say
+from federator.cli.output import ListOutput, say, show_rows
 from federator.cli.phrases import moment_at, plain
 from federator.cli.sanitize import LogOutput
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, JobName, ask, open_client
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import format_bytes
 from federator.model.jobs import Job, JobStatus
 from federator.wire.addresses import names_array, one_task
-from federator.wire.http import JobDetail
+from federator.wire.http import JobDetail, OutputFile
 from federator.wire.log_times import LogPart
 
 if TYPE_CHECKING:
@@ -124,6 +126,8 @@ def download(
     job: JobName,
     *,
     into: Annotated[Path | None, Parameter(name=("-d", "--into"))] = None,
+    list_only: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    output: ListOutput = "table",
     connection: Connection = HERE,
 ) -> None:
     """Fetch the files that a job's `outputs` named, and print where they are; of a job that runs, what there is of them so far.
@@ -134,7 +138,19 @@ def download(
         Id or name; `'sweep[3]'` is a task of an array, and the name of an array all its tasks, each in a folder with its index.
     into:
         Folder to put them below; else one with the job's name, and -partial while it runs.
+    list_only:
+        List what was collected of one job, with sizes, and fetch nothing.
     """
+    if list_only:
+        listed, _ = ask(connection, lambda client: client.outputs(job))
+        columns: tuple[Column[OutputFile], ...] = (
+            Column("FILE", lambda row: plain(row.path)),
+            Column("SIZE", lambda row: format_bytes(row.size), right=True),
+        )
+        show_rows(listed.files, columns, output, empty="the job has left no outputs")
+        if not listed.complete:
+            print("note: there are more; only the first are listed", file=sys.stderr)
+        return
 
     async def fetch(client: "Verbs") -> list[Path] | JobDetail:
         detail = await client.job(job)

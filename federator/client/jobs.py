@@ -29,6 +29,7 @@ from federator.wire.http import (
     JobPage,
     JobPatch,
     JobRow,
+    OutputList,
     Preview,
     Rerun,
     SubmitResult,
@@ -383,6 +384,10 @@ class JobVerbs:
             for index in indices
             for file in await self.download(f"{array.id}[{index}]", into / str(index))
         ]
+
+    async def outputs(self, job: str) -> OutputList:
+        """Which files were collected of a job, with their sizes. Raises `NotFound` where there are none."""
+        return await self.transport.call("GET", _job(job, "/outputs/files"), OutputList)
 
     async def download(self, job: str, into: Path | str) -> list[Path]:
         """Fetch the job's outputs and unpack them below `into`; answers the files written. The archive is on the same disk meanwhile, in a file without a name. Raises `TooLarge` where there is no room for it."""

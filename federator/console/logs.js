@@ -8,7 +8,10 @@ import { number, plural } from "./format.js";
 import { Lines } from "./log_text.js";
 import { painted } from "./sgr.js";
 
+/** The newest lines, which are followed. */
 const KEPT = 5000;
+/** Lines that have what is searched for and are shown: the newest of them. */
+const FOUND = 2000;
 const DRAW_MS = 100;
 const AGAIN_MS = 2000;
 
@@ -23,12 +26,15 @@ export function logPanel(job) {
   let ended = false;
   /** @type {{rank: number, attempt: number | null}} */
   let which = { rank: 0, attempt: null };
-  const search = h("input", { type: "search", placeholder: "Search the log", "aria-label": "Search the log", on: { input: draw } });
+  const search = h("input", { type: "search", placeholder: "Search the log", "aria-label": "Search the log", on: { input: sought } });
+  const wider = h("button", { type: "button", hidden: true, on: { click: () => void searchAll() } }, "Search the whole log");
+  /** What was found in the whole log, from its beginning. @type {{wanted: string, lines: import("./log_text.js").Line[], found: number, of: number, stop: AbortController, done: boolean} | null} */
+  let all = null;
   const pinned = h("input", { type: "checkbox", checked: true, id: "log-pinned" });
   const text = h("pre", { class: "log", tabindex: 0, role: "log", "aria-label": "Log", "aria-live": "off" });
   const said = h("span", { class: "faint", role: "status" });
   const whole = h("a", { class: "button", download: "" }, "Download");
-  const element = h("div", { class: "stack" }, h("div", { class: "row" }, search, h("label", { class: "row tight" }, pinned, "follow the end"), whole, said), text);
+  const element = h("div", { class: "stack" }, h("div", { class: "row" }, search, wider, h("label", { class: "row tight" }, pinned, "follow the end"), whole, said), text);
   text.addEventListener("scroll", () => {
     const atEnd = text.scrollTop + text.clientHeight >= text.scrollHeight - 24;
     if (!atEnd && pinned.checked && !drawing) pinned.checked = false;
@@ -40,15 +46,56 @@ export function logPanel(job) {
     window.clearTimeout(drawn);
     drawn = 0;
     const wanted = search.value.toLowerCase();
-    const all = lines.all();
-    const found = wanted ? all.filter((each) => each.text.toLowerCase().includes(wanted)) : all;
+    const newest = lines.all();
+    const found = all ? all.lines : wanted ? newest.filter((each) => each.text.toLowerCase().includes(wanted)) : newest;
     drawing = true;
-    if (wanted) show(text, found.slice(-2000).flatMap((line) => [...marked(line.text, wanted), "\n"]));
+    if (wanted) show(text, found.slice(-FOUND).flatMap((line) => [...marked(line.text, wanted), "\n"]));
     else show(text, looks(found));
     if (pinned.checked) text.scrollTop = text.scrollHeight;
     requestAnimationFrame(() => (drawing = false));
-    const earlier = lines.dropped ? `, the newest of ${number(lines.dropped + all.length)}` : "";
-    said.textContent = wanted ? `${plural(found.length, "line")} of ${number(all.length)}` : all.length ? `${plural(all.length, "line")}${earlier}${ended ? ", complete" : ""}` : ended ? "The log is empty." : "Nothing is written yet.";
+    wider.hidden = !wanted || newest.length < KEPT || all !== null;
+    const earlier = lines.dropped ? `, the newest of ${number(lines.dropped + newest.length)}` : "";
+    if (all) said.textContent = `${plural(all.found, "line")} of ${number(all.of)}${all.done ? ", the whole log" : " …"}${all.found > FOUND ? `; the newest ${number(FOUND)} are shown` : ""}`;
+    else if (wanted) said.textContent = `${plural(found.length, "line")} of ${newest.length < KEPT ? "" : "the newest "}${number(newest.length)}`;
+    else said.textContent = newest.length ? `${plural(newest.length, "line")}${earlier}${ended ? ", complete" : ""}` : ended ? "The log is empty." : "Nothing is written yet.";
+  }
+
+  /** Something else is searched for. */
+  function sought() {
+    all?.stop.abort();
+    all = null;
+    draw();
+  }
+
+  /** Read the log from its beginning, and keep what has the words. */
+  async function searchAll() {
+    const mine = { wanted: search.value.toLowerCase(), lines: /** @type {import("./log_text.js").Line[]} */ ([]), found: 0, of: 0, stop: new AbortController(), done: false };
+    all = mine;
+    draw();
+    try {
+      const answer = await fetchAnswer("GET", at("/v1/jobs/{id}/logs", job), { query: { node: which.rank, attempt: which.attempt }, signal: mine.stop.signal });
+      const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+      const read = new Lines(Infinity);
+      for (let done = false; !done; ) {
+        const part = await reader?.read();
+        done = !part || part.done;
+        if (part?.value) read.add(part.value);
+        for (const line of done ? read.all() : read.lines.splice(0)) {
+          mine.of += 1;
+          if (line.text.toLowerCase().includes(mine.wanted)) {
+            mine.found += 1;
+            mine.lines.push(line);
+          }
+        }
+        if (mine.lines.length > 2 * FOUND) mine.lines.splice(0, mine.lines.length - FOUND);
+        mine.done = done;
+        drawn ||= window.setTimeout(draw, DRAW_MS);
+      }
+    } catch (error) {
+      if (mine.stop.signal.aborted) return;
+      sought();
+      show(text, problemBox(error));
+    }
   }
 
   async function read() {
@@ -103,11 +150,12 @@ export function logPanel(job) {
       ended = false;
       if (document.hidden) stop.abort();
       else void read();
-      draw();
+      sought();
     },
     close() {
       document.removeEventListener("visibilitychange", look);
       stop.abort();
+      all?.stop.abort();
       window.clearTimeout(drawn);
     },
   };

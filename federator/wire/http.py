@@ -203,6 +203,22 @@ class JobDetail(msgspec.Struct, frozen=True):
     """What who asks may do with it: `read` what it keeps to itself and wrote, `change` it, run commands inside (`exec`). Only where one job is asked for (GET)."""
 
 
+class OutputFile(msgspec.Struct, frozen=True):
+    """A file that was collected of a job."""
+
+    path: str
+    size: int
+    """In bytes."""
+
+
+class OutputList(msgspec.Struct, frozen=True):
+    """GET /v1/jobs/{id}/outputs/files: what the archive of its outputs has."""
+
+    files: tuple[OutputFile, ...] = ()
+    complete: bool = True
+    """Whether these are all: of very many, or very large ones, only the first are looked at."""
+
+
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """A line of a list."""
 

@@ -1236,8 +1236,16 @@ declare namespace Api {
     size_bytes: number;
     below?: string;
   }
+  interface OutputFile {
+    path: string;
+    size: number;
+  }
   interface OutputLength {
     length: number;
+  }
+  interface OutputList {
+    files: Array<OutputFile>;
+    complete: boolean;
   }
   interface Outside {
     used: number;
@@ -2274,6 +2282,7 @@ declare namespace Api {
     "/v1/jobs/{id}": JobDetail;
     "/v1/jobs/{id}/array": ArrayDetail;
     "/v1/jobs/{id}/events": Array<Event>;
+    "/v1/jobs/{id}/outputs/files": OutputList;
     "/v1/jobs/{id}/gpus": Array<GpuCurve>;
     "/v1/jobs/{id}/forecasts": Array<ForecastMove>;
     "/v1/jobs/{id}/explain": Explanation;

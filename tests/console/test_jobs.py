@@ -138,6 +138,52 @@ def test_advice_is_followed_by_a_button_that_says_first_what_it_comes_to(
     expect(page.get_by_text("Nothing is planned for a job that is held")).to_be_visible()
 
 
+def test_outputs_are_listed_before_they_are_fetched(person: Callable[[str], Person], stage: Stage) -> None:
+    stage.person("ada")
+    script = "mkdir results; head -c 5000 /dev/zero > results/model.pt; touch 'results/<b>bold'"
+    with stage.client("ada") as client:
+        asks = {"name": "makes", "run": script, "outputs": ["results/**"]}
+        job = client.submit(asks).jobs[0]
+        client.wait(job)
+    ada = person("ada")
+    ada.sign_in()
+    page = ada.open(f"/jobs/{job}")
+    page.locator("summary", has_text="Outputs").click()
+    table = page.get_by_role("table", name="What was collected")
+    expect(table.get_by_role("row", name="results/model.pt")).to_contain_text("4.9 KiB")
+    expect(table.get_by_role("row", name="results/<b>bold")).to_contain_text("0 B")
+    ada.audit()
+    ada.picture("job-outputs")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download outputs").click()
+    assert download.value.suggested_filename.endswith(".tar.gz")
+
+
+def test_a_long_log_is_searched_from_its_beginning(person: Callable[[str], Person], stage: Stage) -> None:
+    stage.person("ada")
+    script = "echo the beginning; seq 30000; echo the end; sleep 600"
+    with stage.client("ada") as client:
+        job = client.submit({"name": "long-log", "run": script}).jobs[0]
+    ada = person("ada")
+    ada.sign_in()
+    page = ada.open(f"/jobs/{job}")
+    panel = page.get_by_role("region", name="Log")
+    log = page.get_by_role("log", name="Log")
+    expect(log).to_contain_text("the end")
+    search = page.get_by_label("Search the log")
+    search.fill("THE ")
+    expect(log).to_have_text("the end\n")
+    expect(panel.get_by_role("status")).to_contain_text("1 line of the newest 5,000")
+    panel.get_by_role("button", name="Search the whole log").click()
+    expect(log).to_have_text("the beginning\nthe end\n")
+    expect(panel.get_by_role("status")).to_have_text("2 lines of 30,002, the whole log")
+    search.fill("1")
+    expect(panel.get_by_role("status")).to_contain_text("of the newest 5,000")
+    panel.get_by_role("button", name="Search the whole log").click()
+    expect(panel.get_by_role("status")).to_contain_text("the whole log; the newest 2,000 are shown")
+    ada.audit()
+
+
 def test_why_a_job_waits_is_told_as_of_each_plan(person: Callable[[str], Person], stage: Stage) -> None:
     """Also where nothing is started, and so no decision is recorded: what comes before it is another job then."""
     stage.person("ada")

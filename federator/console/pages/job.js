@@ -3,7 +3,7 @@ import { act, change, suiting, wordFor, wouldBecome } from "../actions.js";
 import { at, get, now, post } from "../api.js";
 import { capital, namesNone, problemBox, showNone } from "../dialog.js";
 import { h, show } from "../dom.js";
-import { absolute, duration, gang, money, NOTHING, number, plural, time } from "../format.js";
+import { absolute, bytes, duration, gang, money, NOTHING, number, plural, time } from "../format.js";
 import { visible } from "../log_text.js";
 import { logPanel } from "../logs.js";
 import { shape, stateMark } from "../states.js";
@@ -39,6 +39,8 @@ export function open(view, context) {
   const attempts = attemptTable();
   const why = explainPanel();
   const log = h("section", { class: "panel", "aria-labelledby": "job-log", hidden: true });
+  const outputs = outputTable();
+  const collected = h("details", { class: "panel", hidden: true, on: { toggle: () => void listOutputs() } }, h("summary", null, "Outputs"), outputs.element);
   const inside = h("details", { class: "panel", hidden: true });
   const spec = h("details", { class: "panel" });
   show(
@@ -51,6 +53,7 @@ export function open(view, context) {
     why.element,
     h("section", { class: "panel", "aria-labelledby": "job-attempts" }, h("h2", { id: "job-attempts" }, "Attempts"), attempts.element),
     log,
+    collected,
     inside,
     spec,
   );
@@ -110,6 +113,7 @@ export function open(view, context) {
     attempts.show([...detail.attempts].reverse());
     openLog();
     drawInside();
+    collected.hidden = !detail.outputs || !detail.may.includes("read");
     drawSpec();
     const state = `${detail.job.status}/${detail.job.placement}/${detail.decision}/${detail.planned_at}/${detail.job.deadline_at}/${detail.job.priority}/${detail.job.queue}`;
     if (state !== explained) {
@@ -166,6 +170,18 @@ export function open(view, context) {
     attempt.addEventListener("change", again);
     show(log, h("h2", { id: "job-log" }, "Log"), choice, panel.element);
     panel.open(0);
+  }
+
+  /** What was collected, looked up when somebody wants to see it. */
+  async function listOutputs() {
+    if (!collected.open) return;
+    try {
+      const found = await get(at("/v1/jobs/{id}/outputs/files", detail.job.id));
+      outputs.show(found.files);
+      show(outputs.more, !found.complete && "There are more: only the first are listed.");
+    } catch (error) {
+      show(outputs.more, problemBox(error));
+    }
   }
 
   /** A shell, for whoever may: what draws it is fetched when it is wanted. */
@@ -324,6 +340,22 @@ function attemptTable() {
     ],
   });
   return table;
+}
+
+function outputTable() {
+  /** @type {Table<Api.OutputFile>} */
+  const table = new Table({
+    caption: "What was collected",
+    keyOf: (row) => row.path,
+    empty: "No file was collected.",
+    few: FEW,
+    columns: [
+      { id: "path", title: "File", cell: (row) => h("span", { class: "mono" }, visible(row.path)), by: (row) => row.path },
+      { id: "size", title: "Size", numeric: true, cell: (row) => bytes(row.size), by: (row) => row.size },
+    ],
+  });
+  const more = h("div");
+  return { element: h("div", { class: "stack" }, table.element, more), more, show: table.show.bind(table) };
 }
 
 /** @param {unknown} names */

@@ -147,6 +147,7 @@ async def test_what_is_about_one_job_is_refused_for_a_whole_array(rig: Rig) -> N
     for method, tail, verb in (
         ("GET", "/logs", "logs"),
         ("GET", "/outputs", "download"),
+        ("GET", "/outputs/files", "download"),
         ("DELETE", "", "cancel"),
         ("POST", "/hold", "hold"),
         ("POST", "/release", "release"),

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import WSCloseCode
 
+from federator.api import files as files_of_jobs
 from federator.api import logs
 from federator.kernel.errors import Conflict
 from federator.kernel.ids import content_hash
@@ -326,6 +327,25 @@ async def test_outputs_of_a_gang_over_two_members_come_as_one_archive(rig: Rig) 
     assert outputs.headers["Content-Type"] == "application/gzip"
     assert names_in(outputs.data) == ["a", "b", "both"]
     assert (await rig.ask("GET", f"/v1/jobs/{row.job}")).json()["outputs"] is True
+
+
+async def test_outputs_are_listed_with_their_sizes(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    north, south = await rig.agent("north"), await rig.agent("south")
+    row = await placed(rig, "north", "south", outputs=["**"])
+    path = f"/v1/jobs/{row.job}/outputs/files"
+    assert (await rig.ask("GET", path)).status == 404
+    await north.ask("PUT", f"/agent/v1/outputs/{row.id}", data=archive(a="12345", both="x"))
+    await south.ask("PUT", f"/agent/v1/outputs/{row.id}", data=archive(b="1", both="yy"))
+    found = (await rig.ask("GET", path)).json()
+    files = [("a", 5), ("b", 1), ("both", 1)]
+    assert [(each["path"], each["size"]) for each in found["files"]] == files
+    assert found["complete"] is True
+    assert (await rig.ask("GET", path, "bob")).status == 403
+    for limit in ("MOST_LISTED", "LISTED_BYTES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(files_of_jobs, limit, 1)
+            found = (await rig.ask("GET", path)).json()
+        assert ([each["path"] for each in found["files"]], found["complete"]) == (["a"], False), limit
 
 
 async def test_of_files_that_several_members_have_that_of_the_lowest_rank_is_kept(rig: Rig) -> None:

@@ -17,6 +17,8 @@ from federator.model.jobs import JobStatus
 from federator.model.plans import Waiting
 from federator.wire.http import (
     JobPage,
+    OutputFile,
+    OutputList,
     Problem,
     Submitted,
 )
@@ -244,6 +246,20 @@ def test_what_the_disk_has_no_room_for_is_not_fetched(
     fake.answer("GET /v1/jobs/job-1/outputs", b"x" * 100)
     ran = federator("download", "train")
     assert (ran.code, "and the disk of" in ran.err) == (2, True), ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_outputs_are_listed_and_not_fetched(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = OutputList((OutputFile("results/\x1b[2Jmodel.pt", 2_500_000),), complete=False)
+    fake.answer("GET /v1/jobs/train/outputs/files", found)
+    ran = federator("download", "train", "--list")
+    assert ran.out.split()[:2] == ["FILE", "SIZE"]
+    assert "2.5 MB" in ran.out
+    assert "\x1b[2J" not in ran.out
+    assert "only the first are listed" in ran.err + ran.out
     assert list(tmp_path.iterdir()) == []
 
 
