@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from cyclopts import App, Parameter, validators
@@ -15,9 +15,8 @@ from federator.cli.output import ListOutput, Output, facts, show_data, show_rows
 from federator.cli.output import show as show_parts
 from federator.cli.phrases import counted, moment_at, usd, when_exactly
 from federator.cli.session import HERE, Connection, ask
-from federator.model.outlook import Proof
-from federator.model.plans import Plan
 from federator.model.snapshot import Problem
+from federator.wire.decisions import ToldDecision
 
 app = App(name="decisions")
 app.command("federator.cli.replay:replay", name="replay")
@@ -71,35 +70,29 @@ def show(
     raw:
         All of it as JSON: the problem that was given, and the plan that came out.
     problem:
-        Write the problem to this file, as `federator solver run` and `federator decisions replay` take it; packed with gzip where the name ends in
+        Write the problem to this file, and show nothing, as `federator solver run` and `federator decisions replay` take it; packed with gzip where the name ends in
         .gz.
     """
-    answer, now = ask(connection, lambda client: client.decision(decision))
-    if problem is not None:
-        from federator.wire.solver_files import from_problem, write
+    whole = raw or output in ("json", "yaml")
+    if whole or problem is not None:
+        answer, _ = ask(connection, lambda client: client.decision(decision))
+        if problem is not None:
+            from federator.wire.solver_files import from_problem, write
 
-        given = from_problem(msgspec.convert(answer["problem"], Problem))
-        file = msgspec.structs.replace(given, recorded=answer["plan"])
-        problem.write_bytes(write(file, packed=problem.suffix == ".gz"))
-    if raw or output in ("json", "yaml"):
-        show_data(answer, "yaml" if output == "yaml" and not raw else "json", as_it_is=True)
+            given = from_problem(msgspec.convert(answer["problem"], Problem))
+            file = msgspec.structs.replace(given, recorded=answer["plan"])
+            problem.write_bytes(write(file, packed=problem.suffix == ".gz"))
+        if whole:
+            show_data(answer, "yaml" if output == "yaml" and not raw else "json", as_it_is=True)
         return
-    from federator.planning.wording.told import told_plan
-
-    plan = told_plan(msgspec.convert(answer["plan"], Plan))
-    proof = msgspec.convert(answer.get("proof"), Proof | None)
-    show_parts(*_drawn(plan, proof, answer["problem"]["snapshot"], now, wide=output == "wide"))  # type: ignore[index]
+    told, now = ask(connection, lambda client: client.told_decision(decision))
+    show_parts(*_drawn(told, now, wide=output == "wide"))
 
 
-def _drawn(
-    plan: Plan, proof: Proof | None, seen: dict[str, Any], now: float, *, wide: bool
-) -> list[RenderableType]:
+def _drawn(told: ToldDecision, now: float, *, wide: bool) -> list[RenderableType]:
     """The verdict first; then what it does; then what waits."""
-    names = {job["id"]: job["name"] for job in seen["jobs"]}
-    names |= {
-        busy["job"]: busy["job"] for pool in seen["pools"] for busy in pool.get("busy", ()) if busy.get("job")
-    }
-    parts: list[RenderableType] = [facts(_verdict(plan, proof, seen, now))]
+    plan, names = told.plan, told.names
+    parts: list[RenderableType] = [facts(_verdict(told, now))]
     if plan.actions:
         parts += [
             Text("\nDoes", style="bold"),
@@ -110,18 +103,21 @@ def _drawn(
             Text("\nLets wait", style="bold"),
             table(plan.waiting, waiting_columns(names, plan.taken_at), width=width(), wide=wide),
         ]
+        if left := told.row.waiting - len(plan.waiting):
+            parts.append(Text(f"and {counted(left, 'more job')}", style="dim"))
     return parts
 
 
-def _verdict(plan: Plan, proof: Proof | None, seen: dict[str, Any], now: float) -> list[tuple[str, str]]:
+def _verdict(told: ToldDecision, now: float) -> list[tuple[str, str]]:
     """What was decided on which grounds, and how well."""
+    plan, proof = told.plan, told.row.proof
     stages = ", ".join(s.stage if s.completed else f"{s.stage} (not completed)" for s in plan.stages)
     above = f"{100 * proof.gap:.2f} % above the proven bound of {usd(proof.bound_usd)}" if proof else ""
     looked_at = [
-        counted(len(seen["jobs"]), "waiting job"),
-        counted(len(seen["pools"]), "pool"),
-        counted(len(seen.get("offers", ())), "offer"),
-        f"policies version {seen.get('policy_version', 0)}",
+        counted(told.row.jobs, "waiting job"),
+        counted(told.pools, "pool"),
+        counted(told.offers, "offer"),
+        f"policies version {told.policy_version}",
     ]
     return [
         ("decision", plan.decision),

@@ -23,7 +23,7 @@ from federator.wire.administration import (
 )
 from federator.wire.changes import Change, Topic
 from federator.wire.contrast import PolicyReplay, ReplayRequest
-from federator.wire.decisions import DecisionRow, ReplayResult
+from federator.wire.decisions import DecisionRow, ReplayResult, ToldDecision
 from federator.wire.http import (
     BudgetRow,
     LeaseRow,
@@ -249,6 +249,11 @@ class PlatformVerbs:
         return await self.transport.call(
             "GET", f"/v1/decisions/{quote(decision, safe='')}", dict[str, object]
         )
+
+    async def told_decision(self, decision: str) -> ToldDecision:
+        """The same in words: of the problem only how much it was, and of the plan the first thousand actions and jobs that wait."""
+        path = f"/v1/decisions/{quote(decision, safe='')}/told"
+        return await self.transport.call("GET", path, ToldDecision)
 
     async def plan(  # noqa: PLR0913 - each is a filter of the query
         self,

@@ -13,6 +13,7 @@ from federator.model.identity import Scope
 from federator.model.outlook import Proof
 from federator.model.rules import PolicySet
 from federator.model.sites import AilingGpu, LocalWork
+from federator.planning.wording.told import told_plan
 from federator.wire.administration import (
     BurstPolicyRow,
     BurstStatus,
@@ -21,7 +22,7 @@ from federator.wire.administration import (
     PolicyVerdict,
     ProposalRow,
 )
-from federator.wire.decisions import DecisionRow
+from federator.wire.decisions import DecisionRow, ToldDecision
 from federator.wire.http import (
     BudgetRow,
     LeaseRow,
@@ -392,20 +393,28 @@ def test_a_decision_is_shown_for_people_and_whole_for_programs(
     problem = a_world([a_job("job-a"), a_job("job-b")], [a_pool()])
     start = placed(problem.snapshot.jobs[0], problem.snapshot.pools[0])
     plan = msgspec.structs.replace(a_plan(start, waiting=["job-b"]), taken_at=NOW)
-    fake.answer("GET /v1/decisions/dec-1", {"problem": problem, "plan": plan}, headers=TIME)
+    row = DecisionRow(
+        id="dec-1", at=NOW, winner="greedy", objective_usd=1.0, actions=1, jobs=2, stages="greedy", size_bytes=9, waiting=3
+    )  # fmt: skip
+    told = ToldDecision(
+        row=row, plan=told_plan(plan), names={"job-a": "train"}, pools=1, offers=0, policy_version=7
+    )
+    fake.answer("GET /v1/decisions/dec-1/told", told, headers=TIME)
     shown = federator("decisions", "show", "dec-1").out
-    assert "2 waiting jobs, 1 pool, " in shown
+    assert "2 waiting jobs, 1 pool, 0 offers, policies version 7" in shown
     does, waits = shown.split("Lets wait")
     assert "start" in does
-    assert "job-a" in does
+    assert "train" in does
     assert "home/gpu" in does
     assert "job-b" in waits
     assert "nothing is free" in waits
+    assert "and 2 more jobs" in waits
     proof = Proof(bound_usd=12.5, gap=0.0123)
-    certified = {"problem": problem, "plan": plan, "proof": proof}
-    fake.answer("GET /v1/decisions/dec-2", certified, headers=TIME)
+    certified = msgspec.structs.replace(told, row=msgspec.structs.replace(row, proof=proof))
+    fake.answer("GET /v1/decisions/dec-2/told", certified, headers=TIME)
     assert "decision gap" not in shown
     assert "1.23 % above the proven bound of 12.50 USD" in federator("decisions", "show", "dec-2").out
+    fake.answer("GET /v1/decisions/dec-1", {"problem": problem, "plan": plan}, headers=TIME)
     for words in (["--json"], ["-o", "json"]):
         answer = json.loads(federator("decisions", "show", "dec-1", *words).out)
         assert set(answer) == {"problem", "plan"}
