@@ -34,7 +34,7 @@ spec: {when: {approval_above: 0.01 USD}}
 apiVersion: federator/v1
 kind: Budget
 metadata: {name: month}
-spec: {usd: {per_month: 100}}
+spec: {usd: {per_month: 100, per_day: 50}}
 """
 
 
@@ -128,6 +128,10 @@ def test_money_is_shown_with_its_evidence(person: Callable[[str], Person], tmp_p
     admin.sign_in()
     page = admin.open("/money")
     expect(page.get_by_role("table", name="Money under caps")).to_contain_text("Budget/month")
+    panel = page.get_by_role("region", name="Under caps")
+    for period in ("day", "month"):
+        panel.get_by_label("Cap whose money is drawn").select_option(f"Budget/month: {period}")
+        expect(panel.get_by_role("heading", name=f"Budget/month: {period}")).to_be_visible()
     leases = page.get_by_role("table", name="What is and was rented")
     expect(leases).to_contain_text("a2-highgpu-1g")
     usage = page.get_by_role("table", name="Use and chargeback")
@@ -271,6 +275,25 @@ def test_a_text_that_is_not_applied_is_kept_for_who_wrote_it(
     page.reload()
     expect(page.get_by_text(f"Version {version} by admin")).to_be_visible()
     assert "max_duration: 4h" in editor(page)
+
+
+def test_renting_is_paused_and_resumed(person: Callable[[str], Person], stage: Stage) -> None:
+    with stage.client() as client:
+        if client.burst().paused:
+            client.resume_bursting()
+        admin = person("admin")
+        admin.sign_in()
+        page = admin.open("/policies")
+        dialog = page.get_by_role("dialog")
+        page.get_by_role("button", name="Pause renting").click()
+        expect(dialog).to_contain_text("What is rented stays until it is over.")
+        dialog.get_by_role("button", name="Pause renting").click()
+        expect(page.get_by_text("Renting is paused by admin")).to_be_visible()
+        assert client.burst().paused
+        page.get_by_role("button", name="Resume renting").click()
+        dialog.get_by_role("button", name="Resume renting").click()
+        expect(page.get_by_text("Policies decide what may be rented.")).to_be_visible()
+        assert not client.burst().paused
 
 
 def test_who_may_not_change_policies_reads_them(person: Callable[[str], Person]) -> None:

@@ -73,11 +73,17 @@ function drawFigures(place, leases) {
   show(place, figures.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, h("strong", null, value)))));
 }
 
-/** The cap of which most is used, from the beginning of its period to its end. */
+/** A cap from the beginning of its period to its end: the one of which most is used, or the one that is chosen. */
 class Forecast {
   constructor() {
     this.chart = new LineChart({ label: "Money under the fullest cap until the end of its period", times: true, format: money, height: 220 });
-    this.element = h("div", { class: "stack", hidden: true }, h("h3"), this.chart.element);
+    this.heading = h("h3");
+    this.caps = select("cap", []);
+    this.caps.setAttribute("aria-label", "Cap whose money is drawn");
+    this.caps.addEventListener("change", () => void this.show(this.budgets));
+    this.element = h("div", { class: "stack", hidden: true }, h("div", { class: "row between" }, this.heading, this.caps), this.chart.element);
+    /** @type {Api.BudgetRow[]} */
+    this.budgets = [];
     this.asked = -Infinity;
     this.shown = "";
   }
@@ -90,10 +96,15 @@ class Forecast {
   async show(budgets) {
     const ends = budgets.filter((row) => row.ends_at && row.limit > 0);
     ends.sort((one, other) => other.spent / other.limit - one.spent / one.limit);
-    const row = ends[0];
+    this.budgets = budgets;
+    const chosen = this.caps.value;
+    const row = ends.find((each) => keyOf(each) === chosen) ?? ends[0];
     this.element.hidden = !row;
     if (!row) return;
-    const key = `${row.policy}/${row.period}/${row.share}`;
+    const key = keyOf(row);
+    this.caps.hidden = ends.length < 2;
+    if ([...this.caps.options].map((each) => each.value).sort().join() !== ends.map(keyOf).sort().join()) show(this.caps, ends.map((each) => h("option", { value: keyOf(each) }, wordsOf(each))));
+    this.caps.value = key;
     // The curve is read from the ledger: again when the cap is another, or after a while.
     if (key === this.shown && performance.now() - this.asked < EVERY_MS) return;
     this.asked = performance.now();
@@ -105,7 +116,7 @@ class Forecast {
 
   /** @param {Api.Spending} found */
   #draw({ cap, since, points }) {
-    show(/** @type {Element} */ (this.element.firstElementChild), `${cap.policy}${cap.share ? `, ${cap.share}` : ""}: ${cap.period}`);
+    show(this.heading, wordsOf(cap));
     const at = points[points.length - 1]?.at ?? now();
     const ends = cap.ends_at ?? at;
     const lines = [{ name: "spent", points: points.map((each) => /** @type {[number, number]} */ ([each.at, each.usd])) }];
@@ -116,11 +127,17 @@ class Forecast {
   }
 }
 
+/** @param {Api.BudgetRow} row */
+const keyOf = (row) => `${row.policy}/${row.period}/${row.share}`;
+
+/** @param {Api.BudgetRow} row */
+const wordsOf = (row) => `${row.policy}${row.share ? `, ${row.share}` : ""}: ${row.period}`;
+
 function capTable() {
   /** @type {Table<Api.BudgetRow>} */
   const table = new Table({
     caption: "Money under caps",
-    keyOf: (row) => `${row.policy}/${row.period}/${row.share}`,
+    keyOf,
     empty: h("div", null, "No cap is set. A Budget among the ", h("a", { href: "/policies" }, "policies"), " sets one."),
     columns: [
       { id: "policy", title: "Policy", cell: (row) => [row.policy, row.hard ? null : h("span", { class: "faint" }, " warns only")], by: (row) => row.policy },
@@ -213,7 +230,7 @@ class Usage {
     this.said = h("div");
     this.head = h("p", { class: "faint", role: "status" });
     this.chart = new BarChart({ label: "Money by group", series: ["owned GPUs", "rent", "moved data"], format: money });
-    this.rows = h("div");
+    this.rows = h("div", { class: "stack" });
     this.csv = h("button", { type: "button", disabled: true, on: { click: () => this.#save() } }, "Export as CSV");
     this.element = panel("Use and chargeback", h("div", { class: "row" }, this.by, this.and, this.span, this.whose, this.csv), this.said, this.head, this.chart.element, this.rows);
     void this.load();
