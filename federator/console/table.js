@@ -149,8 +149,13 @@ export class Pager {
     this.begun = [null];
     /** @type {string | null} */
     this.next = null;
-    this.back = h("button", { type: "button", on: { click: () => (this.begun.pop(), onMove()) } }, "Back");
-    this.on = h("button", { type: "button", on: { click: () => (this.begun.push(this.next), onMove()) } }, "Next");
+    /** Another page is asked for: until it is there, where its neighbours begin is not known. */
+    const moved = () => {
+      this.back.disabled = this.on.disabled = true;
+      onMove();
+    };
+    this.back = h("button", { type: "button", on: { click: () => (this.begun.pop(), moved()) } }, "Back");
+    this.on = h("button", { type: "button", on: { click: () => (this.begun.push(this.next), moved()) } }, "Next");
     this.said = h("span", { class: "faint", role: "status" });
     this.element = h("div", { class: "pager single" }, this.said, this.back, this.on);
   }

@@ -138,6 +138,44 @@ def test_advice_is_followed_by_a_button_that_says_first_what_it_comes_to(
     expect(page.get_by_text("Nothing is planned for a job that is held")).to_be_visible()
 
 
+def test_a_gang_is_watched_by_rank_and_by_attempt(person: Callable[[str], Person], stage: Stage) -> None:
+    """From waiting to running, requeued, held and released, without loading anew."""
+    stage.person("ada")
+    script = 'echo "rank $FEDERATOR_NODE_RANK"; sleep 600'
+    with stage.client("ada") as client:
+        full = client.submit({"name": "before", "run": "sleep 600", "resources": {"gpus": 7}}).jobs[0]
+        wait_until(lambda: client.job(full).job.status == "RUNNING", "the site to be full")
+        asks = {"name": "pair", "run": script, "nodes": 2, "resources": {"gpus": 2}}
+        job = client.submit(asks).jobs[0]
+        ada = person("ada")
+        ada.sign_in()
+        page = ada.open(f"/jobs/{job}")
+        state = page.locator("h1 + .state")
+        expect(state).to_have_text("waiting")
+        client.cancel(full)
+        expect(state).to_have_text("running")
+    log = page.get_by_role("log", name="Log")
+    expect(log).to_have_text("rank 0\n")
+    page.get_by_label("Rank (0 to 1)").fill("1")
+    page.get_by_label("Rank (0 to 1)").press("Enter")
+    expect(log).to_have_text("rank 1\n")
+    expect(page.get_by_label("Attempt", exact=True)).to_be_hidden()
+    dialog = page.get_by_role("dialog")
+    for verb, then in (("Requeue", "running"), ("Hold", "held"), ("Release", "running")):
+        page.get_by_role("button", name=verb, exact=True).click()
+        dialog.get_by_role("button", name=verb).click()
+        if verb == "Requeue":
+            expect(page.get_by_role("table", name="Attempts").get_by_role("row")).to_have_count(3)
+        expect(state).to_have_text(then)
+    attempt = page.get_by_label("Attempt", exact=True)
+    expect(attempt.locator("option")).to_have_text(["newest", "1", "2", "3"])
+    attempt.select_option("1")
+    expect(log).to_contain_text("rank 1")
+    expect(page.get_by_role("region", name="Log").get_by_role("status")).to_contain_text("complete")
+    ada.audit()
+    ada.picture("job-gang")
+
+
 def test_outputs_are_listed_before_they_are_fetched(person: Callable[[str], Person], stage: Stage) -> None:
     stage.person("ada")
     script = "mkdir results; head -c 5000 /dev/zero > results/model.pt; touch 'results/<b>bold'"
@@ -210,7 +248,7 @@ def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(
     word = secrets.token_hex(3)
     sweep, held = f"sweep-{word}", f"held-{word}"
     with stage.client("ada") as client:
-        client.submit({"name": sweep, "run": "sleep 600", "array": "0-19", "resources": {"gpus": 8}})
+        client.submit({"name": sweep, "run": "sleep 600", "array": "0-149", "resources": {"gpus": 8}})
         for number in range(
             3
         ):  # as large as what is before them: a smaller one would be over before it is held
@@ -222,7 +260,7 @@ def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(
     page = ada.sign_in()
     page.get_by_role("link", name="Jobs", exact=True).click()
     table = page.get_by_role("table", name="Jobs")
-    expect(table.get_by_role("link", name=f"{sweep}[0-19]")).to_be_visible()
+    expect(table.get_by_role("link", name=f"{sweep}[0-149]")).to_be_visible()
     ada.audit()
     ada.picture("jobs")
     page.keyboard.press("/")
@@ -242,8 +280,14 @@ def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(
     page.get_by_label("Status").select_option("held")
     expect(table.get_by_role("row")).to_have_count(2)
     page.goto(f"{stage.url}/jobs")
-    page.get_by_role("link", name=f"{sweep}[0-19]").click()
-    expect(table.get_by_role("row")).to_have_count(21)
+    page.get_by_role("link", name=f"{sweep}[0-149]").click()
+    expect(table.get_by_role("row")).to_have_count(101)
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("101 to 150 of 150 jobs")).to_be_visible()
+    expect(table.get_by_role("row")).to_have_count(51)
+    expect(page.get_by_role("button", name="Next")).to_be_disabled()
+    page.get_by_role("button", name="Back").click()
+    expect(page.get_by_text("1 to 100 of 150 jobs")).to_be_visible()
     expect(page.get_by_role("region", name="The array")).to_contain_text("as many as fit")
     page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -80,6 +80,19 @@ def test_a_job_is_evicted_and_what_is_wrong_is_said(
     expect(page.get_by_text("Nothing of ours runs here.")).to_be_visible()
 
 
+def test_all_work_leaves_a_site_at_once(person: Callable[[str], Person], stage: Stage, long: str) -> None:
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/sites/north")
+    page.get_by_role("button", name="Evict all").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Stops 1 job")
+    dialog.get_by_role("button", name="Evict").click()
+    with stage.client() as client:
+        wait_until(lambda: client.job(long).job.status != "RUNNING", "the job to leave")
+    expect(page.get_by_text("Nothing of ours runs here.")).to_be_visible()
+
+
 def test_who_may_not_is_not_asked(person: Callable[[str], Person]) -> None:
     ada = person("ada")
     ada.sign_in()

@@ -68,6 +68,8 @@ export function open(view, context) {
   /** @type {ReturnType<typeof import("../terminal.js").terminalPanel> | null} */
   let shell = null;
   let enterable = false;
+  /** The job may have another attempt: it is offered, and the newest is followed. */
+  let retried = () => {};
   /** @type {ReturnType<PartModule["part"]>[]} */
   let opened = [];
   let closed = false;
@@ -153,7 +155,8 @@ export function open(view, context) {
   }
 
   function openLog() {
-    if (!log.hidden || !detail.attempts.length) return;
+    if (!detail.attempts.length) return;
+    if (!log.hidden) return retried();
     log.hidden = false;
     if (!detail.may.includes("read")) {
       show(log, h("h2", { id: "job-log" }, "Log"), h("p", { class: "faint" }, `It belongs to ${detail.job.owner}: ask them, an administrator of queue ${detail.job.queue}, or a user with the role platform.`));
@@ -163,13 +166,26 @@ export function open(view, context) {
     reader = panel;
     const ranks = Math.max(1, detail.members.length, detail.spec.nodes);
     const rank = h("input", { type: "number", id: "log-rank", min: 0, max: ranks - 1, value: 0, class: "number" });
-    const attempt = h("select", { id: "log-attempt" }, h("option", { value: "" }, "newest"), detail.attempts.map((each) => h("option", { value: each.attempt }, String(each.attempt))));
+    const attempt = h("select", { id: "log-attempt" }, h("option", { value: "" }, "newest"));
+    const which = h("span", { class: "row tight" }, h("label", { for: "log-attempt" }, "Attempt"), attempt);
+    let offered = 0;
+    const offer = () => {
+      attempt.append(...detail.attempts.slice(offered).map((each) => h("option", { value: each.attempt }, String(each.attempt))));
+      offered = detail.attempts.length;
+      which.hidden = offered < 2;
+    };
     const again = () => panel.open(Math.min(ranks - 1, Math.max(0, Number(rank.value) || 0)), attempt.value ? Number(attempt.value) : null);
-    const choice = h("div", { class: "row" }, ranks > 1 && [h("label", { for: "log-rank" }, `Rank (0 to ${ranks - 1})`), rank], detail.attempts.length > 1 && [h("label", { for: "log-attempt" }, "Attempt"), attempt]);
+    const choice = h("div", { class: "row" }, ranks > 1 && [h("label", { for: "log-rank" }, `Rank (0 to ${ranks - 1})`), rank], which);
     rank.addEventListener("change", again);
     attempt.addEventListener("change", again);
     show(log, h("h2", { id: "job-log" }, "Log"), choice, panel.element);
+    offer();
     panel.open(0);
+    retried = () => {
+      if (detail.attempts.length === offered) return;
+      offer();
+      if (!attempt.value) again();
+    };
   }
 
   /** What was collected, looked up when somebody wants to see it. */
@@ -179,8 +195,10 @@ export function open(view, context) {
       const found = await get(at("/v1/jobs/{id}/outputs/files", detail.job.id));
       outputs.show(found.files);
       show(outputs.more, !found.complete && "There are more: only the first are listed.");
+      outputs.more.hidden = found.complete;
     } catch (error) {
       show(outputs.more, problemBox(error));
+      outputs.more.hidden = false;
     }
   }
 
@@ -354,7 +372,7 @@ function outputTable() {
       { id: "size", title: "Size", numeric: true, cell: (row) => bytes(row.size), by: (row) => row.size },
     ],
   });
-  const more = h("div");
+  const more = h("div", { hidden: true });
   return { element: h("div", { class: "stack" }, table.element, more), more, show: table.show.bind(table) };
 }
 
