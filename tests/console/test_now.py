@@ -91,7 +91,9 @@ def test_what_a_policy_keeps_is_shown_with_queues_and_caps(
     with stage.client() as client:
         client.submit({"name": "shown", "run": "sleep 600", "queue": "demo", "resources": {"gpus": 3}})
     expect(page.get_by_role("img", name="3 busy, 5 kept")).to_be_visible()
-    expect(page.get_by_role("table", name="Sites and their GPUs")).to_contain_text("queue demo 5")
+    expect(page.get_by_role("table", name="Sites and their GPUs")).to_contain_text(
+        "queue demo 5 GPUs, ends in"
+    )
     queue = page.get_by_role("table", name="Queues against").get_by_role("row", name="demo")
     expect(queue.get_by_role("img", name="3 in use, 4 guaranteed, limit 7")).to_be_visible()
     expect(page.get_by_role("table", name="Money under caps")).to_contain_text("Budget/month")

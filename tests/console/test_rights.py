@@ -114,6 +114,7 @@ def test_people_find_what_they_may_do_and_no_more(
     page = everybody["admin"].page
     page.set_viewport_size({"width": NARROW, "height": 900})
     small, wide = page.evaluate(SMALL), page.evaluate("document.documentElement.scrollWidth")
+    everybody["admin"].audit()
     everybody["admin"].picture(f"all{path.replace('/', '-').format(job='job', decision='decision')}")
     page.set_viewport_size({"width": WIDE, "height": 900})
     assert (small, wide) == ([], NARROW)

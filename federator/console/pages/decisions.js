@@ -118,7 +118,7 @@ function openOne(view, context, id) {
       ["Winner", [made.winner, h("span", { class: "faint" }, ` ${made.winner_because}`)]],
       ["Objective", money(made.objective_usd)],
       ["Gap", row.proof ? `${gap(row)} above ${money(row.proof.bound_usd)}` : "not certified"],
-      ["Done, and stale", `${number(row.actions)}, and ${number(row.stale)}`],
+      ["Actions", `${number(row.actions)} done, ${number(row.stale)} stale`],
       ["Looked at", `${plural(row.jobs, "waiting job")}, ${plural(pools, "pool")}, ${plural(offers, "offer")}, policies version ${version}`],
     ];
     show(

@@ -79,10 +79,11 @@ export function open(view) {
 function drawFigures(place, sites, rent, waiting) {
   const gpus = sum(sites, "gpus");
   const busy = sum(sites, "busy");
+  const running = sum(sites, "running");
   /** @type {[string, string, string][]} */
   const figures = [
     ["GPUs busy", `${number(busy, 1)} of ${number(gpus, 1)}`, gpus ? `${Math.round((100 * busy) / gpus)} %` : ""],
-    ["Running", number(sum(sites, "running")), "jobs"],
+    ["Running", number(running), running === 1 ? "job" : "jobs"],
     ["Waiting", number(waiting.jobs), waiting.jobs ? `for ${number(waiting.gpus, 1)} GPU${waiting.gpus === 1 ? "" : "s"}` : "jobs"],
     ["Rented", plural(rent.machines, "machine"), rent.machines ? `${money(rent.price_usd_h)} an hour` : ""],
     ["Spent on rent", money(rent.billed_usd), `${money(rent.committed_usd)} more committed`],
@@ -125,7 +126,7 @@ function sitePanel() {
       { id: "bar", title: "GPUs", long: true, cell: (row) => siteBar(row, sum(row.reserved, "gpus")) },
       { id: "busy", title: "Busy", numeric: true, cell: (row) => `${number(row.busy, 1)} of ${number(row.gpus, 1)}`, by: (row) => row.busy },
       { id: "gang", title: "Largest gang", numeric: true, cell: (row) => row.largest_gang || "–" },
-      { id: "held", title: "Kept for", long: true, cell: (row) => row.reserved.map((each) => h("div", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.policy ? h("a", { href: "/policies", title: each.policy }, each.name) : each.name, h("span", { class: "faint" }, ` ${number(each.gpus, 1)} `, time(each.until_at)))) },
+      { id: "held", title: "Kept for", long: true, cell: (row) => row.reserved.map((each) => h("div", null, each.job ? h("a", { href: `/jobs/${encodeURIComponent(each.job)}` }, each.name) : each.policy ? h("a", { href: "/policies", title: each.policy }, each.name) : each.name, h("span", { class: "faint" }, ` ${plural(each.gpus, "GPU")}, ${each.policy ? "ends" : "starts"} `, time(each.until_at)))) },
       { id: "age", title: "Report", numeric: true, cell: (row) => (row.reported_at === null ? "never" : time(row.reported_at)), by: (row) => row.reported_at },
     ],
   });

@@ -188,7 +188,8 @@ const button = (word, does) => h("button", { type: "button", on: { click: () => 
 /** What draining comes to, as the dispatcher foresees it. @param {Api.DrainPreview} found */
 function drainWords(found) {
   const empty = found.empty_at === null ? "Nobody knows when the last ends." : ["Empty ", time(found.empty_at), "."];
-  const lost = found.lost_gpu_s > 0 ? ` ${number(found.lost_gpu_s / 3600, 1)} GPU-hours are to be done again, ${money(found.lost_usd)}.` : "";
+  const hours = number(found.lost_gpu_s / 3600, 1);
+  const lost = found.lost_gpu_s > 0 ? ` ${hours} ${hours === "1" ? "GPU-hour is" : "GPU-hours are"} to be done again, ${money(found.lost_usd)}.` : "";
   if (found.jobs === 0) return h("p", null, "Nothing of ours runs here now.");
   return [
     h("p", null, h("strong", null, found.stops ? `Stops ${plural(found.stops, "job")}` : "Nothing is stopped"), `; ${plural(found.ends_alone, "job")} of those here may go on to the end. `, empty, lost),
