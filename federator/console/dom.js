@@ -65,6 +65,7 @@ export function show(element, ...children) {
 export function keyed(parent, items, keyOf, make, update) {
   /** @type {Map<string, Element>} */
   const known = new Map();
+  const focused = /** @type {HTMLElement | null} */ (parent.contains(document.activeElement) ? document.activeElement : null);
   for (const child of parent.children) known.set(/** @type {any} */ (child).itemKey, child);
   /** @type {Element | null} */
   let before = null;
@@ -82,6 +83,8 @@ export function keyed(parent, items, keyOf, make, update) {
     before = element;
   }
   for (const element of known.values()) element.remove();
+  // One that was moved has lost it.
+  if (focused && focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 /**

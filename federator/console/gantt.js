@@ -223,7 +223,8 @@ export class Gantt {
 
   /** @param {readonly Tick[]} ticks @param {number} now */
   #drawAxis(ticks, now) {
-    const whole = ticks.filter(([at, word]) => this.#x(at) >= this.#left + 3.4 * word.length);
+    const inside = (/** @type {number} */ x, /** @type {number} */ half) => x >= this.#left + half && x <= this.scroll.clientWidth - half;
+    const whole = ticks.filter(([at, word]) => inside(this.#x(at), 3.4 * word.length));
     const words = whole.map(([at, word, day]) => svg("text", { x: round(this.#x(at)), y: 17, class: day ? "day" : "" }, word));
     const marker = now >= this.since && now <= this.until ? svg("path", { class: "gantt-now-mark", d: `M${round(this.#x(now)) - 5} ${AXIS - 7}h10l-5 7z` }) : null;
     show(this.axis, words, marker);
