@@ -138,6 +138,30 @@ def test_advice_is_followed_by_a_button_that_says_first_what_it_comes_to(
     expect(page.get_by_text("Nothing is planned for a job that is held")).to_be_visible()
 
 
+def test_a_priority_that_starts_a_job_earlier_is_set_by_a_button(
+    person: Callable[[str], Person], stage: Stage
+) -> None:
+    stage.person("ada")
+    with stage.client("ada") as client:
+
+        def whole(name: str, estimate: str) -> str:
+            asks = {"name": name, "run": "sleep 600", "estimate": estimate, "resources": {"gpus": 8}}
+            return client.submit(asks).jobs[0]
+
+        running = whole("running", "20m")
+        wait_until(lambda: client.job(running).job.status == "RUNNING", "the site to be full")
+        whole("ahead", "1h")
+        behind = whole("behind", "1h")
+        ada = person("ada")
+        page = ada.sign_in()
+        ada.open(f"/jobs/{behind}")
+        page.locator(".advice").get_by_role("button", name="priority").first.click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("Expected to start")
+        dialog.get_by_role("button", name="Change it").click()
+        wait_until(lambda: client.job(behind).job.priority > 50, "the priority to be higher")
+
+
 def test_a_gang_is_watched_by_rank_and_by_attempt(person: Callable[[str], Person], stage: Stage) -> None:
     """From waiting to running, requeued, held and released, without loading anew."""
     stage.person("ada")

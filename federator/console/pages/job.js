@@ -380,6 +380,7 @@ function outputTable() {
 const listed = (names) => /** @type {string[]} */ (names).join("|") || "none";
 /** What may be changed while a job lives, by the field that advice is about, and as it is written. @type {Record<string, [string, (value: unknown) => string | number]>} */
 const PATCHED = {
+  priority: ["priority", Number],
   deadline_at: ["deadline", (at) => new Date(1000 * Math.ceil(Number(at))).toISOString().replace(".000", "")],
   value_usd: ["value", (usd) => `${usd} USD`],
   max_cost_usd: ["max_cost", (usd) => `${usd} USD`],
