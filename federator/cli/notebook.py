@@ -41,47 +41,8 @@ umask 022
 {watch}exec jupyter lab --no-browser --allow-root --ip={loopback} --port={port} --ServerApp.port_retries=0
 """
 """The token is made in the job, and read through the tunnel: it stands in no record and no log."""
-# Beside it, in the job: whoever opened it may be gone. What Jupyter says of kernels and terminals counts, and not its page, which asks again and again.
-WATCH = """python3 - {port} {limit_s} $$ <<'END' &
-import json, os, signal, subprocess, sys, time, urllib.request
-from datetime import datetime
-port, limit_s, jupyter = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-
-def ask(what):
-    headers = {{"Authorization": "token " + os.environ["JUPYTER_TOKEN"]}}
-    request = urllib.request.Request(f"http://{loopback}:{{port}}/api/{{what}}", headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
-
-def gpus_busy():
-    words = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    try:
-        said = subprocess.run(words + (["-i", seen] if seen else []), capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return any(word.isdigit() and int(word) >= {busy_percent} for word in said.stdout.split())
-
-def last_active_s():
-    kernels = ask("kernels")
-    if any(each["execution_state"] == "busy" for each in kernels) or gpus_busy():
-        return time.time()
-    times = [each["last_activity"] for each in kernels + ask("terminals")]
-    return max([datetime.fromisoformat(each.replace("Z", "+00:00")).timestamp() for each in times], default=0)
-
-active_s = time.time()
-while time.time() - active_s < limit_s:
-    time.sleep(min(60, limit_s / 4))
-    if os.getppid() != jupyter:
-        sys.exit()
-    try:
-        active_s = max(active_s, last_active_s())
-    except Exception:
-        active_s = time.time()  # what is not known is not taken for idle
-print(f"federator: nothing has run here for {limit}: the notebook ends", file=sys.stderr, flush=True)
-os.kill(jupyter, signal.SIGTERM)
-END
-"""
+WATCH = Path(__file__).with_name("notebook_idle.py.txt")
+"""Ends the notebook once nobody uses it: a program of the job's, for whoever opened it may be gone."""
 BUSY_PERCENT = 5
 """A GPU that is busier is used."""
 NOTE = ".federator-notebook"
@@ -125,13 +86,8 @@ def notebook(
 
 def _watch(limit_s: float, inside: int) -> str:
     """The lines that end a notebook in which nothing has happened for so long."""
-    return WATCH.format(
-        port=inside,
-        limit_s=limit_s,
-        limit=format_duration(limit_s),
-        loopback=LOOPBACK,
-        busy_percent=BUSY_PERCENT,
-    )
+    arguments = f"{LOOPBACK} {inside} {limit_s} {format_duration(limit_s)} {BUSY_PERCENT}"
+    return f"python3 - $$ {arguments} <<'END' &\n{WATCH.read_text()}END\n"
 
 
 async def _notebook(
