@@ -93,6 +93,7 @@ COLUMNS: dict[Column, str] = {
     "site": "site",
     "model": "model",
     "month": "strftime(to_timestamp(finished_at) AT TIME ZONE 'UTC', '%Y-%m')",
+    "day": "strftime(to_timestamp(finished_at) AT TIME ZONE 'UTC', '%Y-%m-%d')",
 }
 SUMS = """
 count(*),

@@ -21,7 +21,7 @@ COUNTED = frozenset(
 
 
 class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`by`: user, team, queue, site, model, month, several with commas. Times are seconds since the epoch; `since` left out: the last 30 days. `everybody`: all that one may see, not only one's own."""
+    """`by`: user, team, queue, site, model, month, day, several with commas. Times are seconds since the epoch; `since` left out: the last 30 days. `everybody`: all that one may see, not only one's own."""
 
     by: Annotated[str, msgspec.Meta(max_length=100)] = "month"
     since: Moment | None = None

@@ -43,7 +43,7 @@ def usage(
     Parameters
     ----------
     by:
-        One row for each: user, team, queue, site, model or month (UTC); several with commas between, such as team,month.
+        One row for each: user, team, queue, site, model, month or day (UTC); several with commas between, such as team,month.
     since:
         From then on: an instant such as 2026-11-01T00:00:00Z, or how long ago, such as 90d.
     until:

@@ -185,4 +185,4 @@ class UsageSum(msgspec.Struct, frozen=True):
     finishes_kept: int
 
 
-Column = Literal["user", "team", "queue", "site", "model", "month"]
+Column = Literal["user", "team", "queue", "site", "model", "month", "day"]

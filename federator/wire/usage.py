@@ -4,12 +4,12 @@ from typing import Literal
 
 import msgspec
 
-Key = Literal["user", "team", "queue", "site", "model", "month"]
-KEYS: tuple[Key, ...] = ("user", "team", "queue", "site", "model", "month")
+Key = Literal["user", "team", "queue", "site", "model", "month", "day"]
+KEYS: tuple[Key, ...] = ("user", "team", "queue", "site", "model", "month", "day")
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group has had. Of `user` to `month` those are filled by which it was asked. Money is in whole cents: rows add up to the total.
+    """What one group has had. Of `user` to `day` those are filled by which it was asked. Money is in whole cents: rows add up to the total.
 
     GPU time and money are of the ledger; jobs, waits and deadlines are of the jobs on record that have ended in that time.
     """
@@ -21,6 +21,8 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     month: str = ""
     """Such as 2026-11, in UTC."""
+    day: str = ""
+    """Such as 2026-11-28, in UTC."""
     gpu_s: float = 0.0
     """GPU-seconds, owned and rented."""
     rented_gpu_s: float = 0.0

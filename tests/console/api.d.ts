@@ -2172,6 +2172,7 @@ declare namespace Api {
     site: string;
     model: string;
     month: string;
+    day: string;
     gpu_s: number;
     rented_gpu_s: number;
     owned_usd: number;

@@ -16,9 +16,9 @@ const DAY_S = 86_400;
 /** The curve of what was spent is read so often at most. */
 const EVERY_MS = 30_000;
 const MOST_LEASES = 100;
-/** @typedef {"team" | "user" | "queue" | "site" | "model" | "month"} Key */
+/** @typedef {"team" | "user" | "queue" | "site" | "model" | "month" | "day"} Key */
 /** @type {Key[]} */
-const KEYS = ["team", "user", "queue", "site", "model", "month"];
+const KEYS = ["team", "user", "queue", "site", "model", "month", "day"];
 const SPANS = /** @type {[string, string][]} */ ([["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"], ["365", "the last year"]]);
 /** Whether usage is added up by it. @param {string | null} word @returns {word is Key} */
 const isKey = (word) => KEYS.some((each) => each === word);
@@ -264,7 +264,8 @@ class Usage {
   /** @param {Api.UsageReport} report @param {Key[]} keys */
   #draw(report, keys) {
     const name = (/** @type {Api.UsageRow} */ row) => keys.map((key) => row[key] || "none").join(", ");
-    const rows = report.rows.slice().sort((one, other) => (keys[0] === "month" ? (one.month < other.month ? -1 : 1) : other.usd - one.usd));
+    const dated = keys[0] === "month" || keys[0] === "day" ? keys[0] : "";
+    const rows = report.rows.slice().sort((one, other) => (dated ? (one[dated] < other[dated] ? -1 : 1) : other.usd - one.usd));
     this.csv.disabled = rows.length === 0;
     show(this.head, `Use of ${report.whose} since ${day(report.since)}: ${number(report.total.gpu_s / 3600, 1)} GPU-hours, ${plural(report.total.jobs, "job")}, ${money(report.total.usd)}`);
     this.chart.element.hidden = report.total.usd === 0;
@@ -273,7 +274,7 @@ class Usage {
     const table = new Table({
       caption: "Use and chargeback",
       keyOf: name,
-      order: keys[0] === "month" ? { id: "month", down: false } : { id: "usd", down: true },
+      order: dated ? { id: dated, down: false } : { id: "usd", down: true },
       empty: "Nothing was used in that time.",
       columns: [
         ...keys.map((key) => /** @type {import("../table.js").Column<Api.UsageRow>} */ ({ id: key, title: key === "user" ? "User" : key.charAt(0).toUpperCase() + key.slice(1), cell: (row) => row[key] || NOTHING, by: (row) => row[key] })),

@@ -25,6 +25,7 @@ SLICE = 2000
 SKEW_S = 3600.0
 """Lines are in the order of the clocks of those who wrote them, and clocks may differ by so much."""
 Group = tuple[str, ...]
+_DATES = frozenset({"month", "day"})
 
 
 @dataclass
@@ -160,8 +161,9 @@ class UsageSums:
 
     def _group(self, facts: dict[str, str], at: float) -> _Sums:
         """Raises `TooMany`."""
-        if "month" in self._by:
-            facts = {**facts, "month": datetime.fromtimestamp(at, UTC).strftime("%Y-%m")}
+        if not _DATES.isdisjoint(self._by):
+            day = datetime.fromtimestamp(at, UTC).date().isoformat()
+            facts = {**facts, "day": day, "month": day[:-3]}
         return self._group_of(tuple(facts[key] for key in self._by))
 
     def _group_of(self, group: Group) -> _Sums:

@@ -121,3 +121,16 @@ async def test_a_group_has_its_own_lines() -> None:
     )
     assert report.total.usd == 7.51, "what electricity costs is no part of it"
     assert (report.total.energy_kwh, report.total.power_usd, report.total.co2_kg) == (0.75, 0.15, 0.2)
+
+
+async def test_a_day_has_what_was_used_on_it() -> None:
+    """In UTC, as a month is."""
+    evening, midnight = 1_764_547_199.0, 1_764_547_200.0
+    line = partial(
+        LedgerEntry, id="le-1", kind=LedgerKind.MONEY, who="dispatcher", what="x", owner="ada", market="spot"
+    )
+    sums = UsageSums(("day", "month"))
+    lines = [line(at=evening, usd=1.0), line(at=midnight, usd=2.0), line(at=midnight + 5.0, usd=3.0)]
+    await add_lines(sums, _each(lines), lambda line: line.team, lambda *_: True, UNTIL_AT)
+    found = [(row.day, row.month, row.usd) for row in sums.report(whose="me", since=0.0, until=UNTIL_AT).rows]
+    assert found == [("2025-11-30", "2025-11", 1.0), ("2025-12-01", "2025-12", 5.0)]

@@ -23,6 +23,7 @@ from federator.store.blobs import FileBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.http import JobAction, JobOrder
 from federator.wire.recorded import RecordedJob
+from federator.wire.usage import Key
 from tests.support.dispatch import ADA, BOB, World, make_world
 
 DAY_S = 86400.0
@@ -518,17 +519,26 @@ async def test_use_is_added_up_over_memory_and_archive(place: Place) -> None:
     assert await used(world) == before
 
 
+BY: tuple[Key, ...] = ("user", "model", "day")
+
+
 async def used(world: World) -> dict[tuple[str, ...], tuple[object, ...]]:
-    """Jobs by person and model, of memory and of the archive."""
-    sums, records = UsageSums(("user", "model")), world.core.records
+    """Jobs by person, model and day, of memory and of the archive."""
+    sums, records = UsageSums(BY), world.core.records
     jobs = [(job, records.placements.get(job.placement or "")) for job in records.jobs.values()]
-    old = await world.core.views.search.usage(Where(), ("user", "model"), lambda _share: True)
+    old = await world.core.views.search.usage(Where(), BY, lambda _share: True)
     await add_jobs(sums, jobs, 0.0, 1e12)
     for each in old:
-        sums.archived(each, ("user", "model"))
+        sums.archived(each, BY)
     report = sums.report(whose="", since=0.0, until=1e12)
     return {
-        (row.user, row.model): (row.jobs, row.succeeded, row.wait_s, row.starts_told, row.finishes_kept)
+        (row.user, row.model, row.day): (
+            row.jobs,
+            row.succeeded,
+            row.wait_s,
+            row.starts_told,
+            row.finishes_kept,
+        )
         for row in (*report.rows, report.total)
     }
 
