@@ -26,7 +26,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory, driver: StubDriver) -> Itera
     """A site whose agent looks at its GPUs."""
     need(lacking())
     folder: Path = tmp_path_factory.mktemp("gpus")
-    with Stage(folder, driver=driver.environment) as stage:
+    alerts = {"alerts": {"sick_gpu_s": 0.5, "look_s": 0.5}}
+    with Stage(folder, alerts, driver=driver.environment) as stage:
         stage.site(gpus=4)
         yield stage
 
@@ -57,3 +58,13 @@ def test_gpus_are_drawn_one_by_one(person: Callable[[str], Person], stage: Stage
     expect(uses.nth(0)).to_have_accessible_name("GPU 0 of north: 90 % now · 90 % on average · 40 GiB · 320 W")
     ada.audit()
     ada.picture("job-gpus")
+
+
+def test_the_page_now_has_a_sick_gpu_and_the_alert_of_it(
+    person: Callable[[str], Person], stage: Stage, driver: StubDriver
+) -> None:
+    driver.change(3, lost=1)
+    page = person("admin").sign_in()
+    sites = page.get_by_role("table", name="Sites and their GPUs")
+    expect(sites.get_by_role("img", name="1 sick")).to_be_visible()
+    expect(page.get_by_role("region", name="Alerts")).to_contain_text("GPU")

@@ -5,6 +5,7 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 from tests.console.test_drawings import run
+from tests.support.waiting import wait_until
 
 TABLE = """(() => {
   window.table = new m.Table({
@@ -96,3 +97,48 @@ def test_a_job_in_time_waits_between_its_attempts(page: Page) -> None:
     assert [(each["from"], each["to"]) for each in waits["phases"]] == [(0, 10), (40, 60)]
     second = next(each for each in found if each["name"] == "attempt 2")
     assert (second["phases"][0]["from"], second["phases"][-1]["to"]) == (60, 100)
+
+
+STREAM = """(() => {
+  window.opened = [];
+  window.EventSource = class {
+    constructor(url) { this.url = url; window.opened.push(this); }
+    close() { this.closed = true; }
+    tell(data, id) { this.onmessage({data: JSON.stringify(data), lastEventId: id}); }
+  };
+  window.told = [];
+  window.stop = m.followRows(["sites", "queues"], (present, changed) => told.push([present("sites"), present("queues"), [...changed].sort()]));
+})()"""
+
+
+def test_rows_are_followed_by_what_changes_of_them_and_gone_on_with_after_a_break(page: Page) -> None:
+    run(page, "stream.js", STREAM)
+
+    def tell(number: int, name: str, *, reset: bool, **rows: Any) -> Any:
+        page.evaluate(
+            "([number, data, id]) => opened[number].tell(data, id)",
+            [number, {"reset": reset, "rows": rows}, name],
+        )
+        return page.evaluate("told.at(-1)")
+
+    assert page.evaluate("opened[0].url") == "/v1/changes?topics=sites%2Cqueues"
+    told = tell(
+        0,
+        "7",
+        reset=True,
+        sites={"a": {"name": "a", "gpus": 8}, "b": {"name": "b"}},
+        queues={"q": {"used": 1}},
+    )
+    assert told == [[{"name": "a", "gpus": 8}, {"name": "b"}], [{"used": 1}], ["queues", "sites"]]
+    told = tell(0, "8", reset=False, sites={"a": {"gpus": 4}, "b": None})
+    assert told == [[{"name": "a", "gpus": 4}], [{"used": 1}], ["sites"]]
+    page.evaluate("opened[0].onerror()")
+    wait_until(lambda: page.evaluate("opened.length") == 2, "another stream")
+    assert page.evaluate("[opened[0].closed, opened[1].url]") == [
+        True,
+        "/v1/changes?topics=sites%2Cqueues&after=8",
+    ]
+    told = tell(1, "9", reset=True, sites={"c": {"name": "c"}})
+    assert told[0] == [{"name": "c"}], "what is told whole is in place of what was known"
+    page.evaluate("stop()")
+    assert page.evaluate("opened[1].closed") is True
