@@ -62,7 +62,7 @@ TYPES = {
     "model": "VARCHAR", "submitted_at": "DOUBLE", "started_at": "DOUBLE", "finished_at": "DOUBLE",
     "deadline_at": "DOUBLE", "priority": "INTEGER", "gpus": "DOUBLE", "gpu_s": "DOUBLE", "spent_usd": "DOUBLE",
     "reason": "VARCHAR", "labels": "VARCHAR[]", "missed_deadline": "BOOLEAN", "start_kept": "BOOLEAN",
-    "finish_kept": "BOOLEAN", "attempts": "VARCHAR[]", "blobs": "VARCHAR[]", "job_json": "VARCHAR",
+    "finish_kept": "BOOLEAN", "cost_kept": "BOOLEAN", "attempts": "VARCHAR[]", "blobs": "VARCHAR[]", "job_json": "VARCHAR",
     "spec_json": "VARCHAR", "placements_json": "VARCHAR", "outputs_json": "VARCHAR", "events_json": "VARCHAR",
     "client_key": "VARCHAR", "client_json": "VARCHAR", "line_json": "VARCHAR", "sum_json": "VARCHAR",
 }  # fmt: skip
@@ -106,7 +106,9 @@ count(*) FILTER (NOT missed_deadline AND status = 'SUCCEEDED'),
 count(start_kept),
 count(*) FILTER (start_kept),
 count(finish_kept),
-count(*) FILTER (finish_kept)
+count(*) FILTER (finish_kept),
+count(cost_kept),
+count(*) FILTER (cost_kept)
 """
 
 

@@ -9,12 +9,11 @@ from federator.cli.output import expected, status
 from federator.cli.phrases import counted, duration, energy_kwh, usd, when_exactly
 from federator.cli.requested import asks_for, asks_for_any
 from federator.kernel.quantities import format_duration, format_mib
-from federator.model.jobs import FORECAST_SLACK_S, Job, JobSpec, JobStatus
+from federator.model.jobs import FORECAST_SLACK_S, FORECAST_SLACK_USD, Job, JobSpec, JobStatus
 from federator.model.placements import Used
 from federator.wire.http import JobDetail
 from federator.wire.widths import width_of, widths
 
-CENT_USD = 0.01
 IDLE_S = 60.0
 NOT_HEARD = ("not heard", "its agent")
 """How it begins where the dispatcher says of a host that it is not heard."""
@@ -91,7 +90,7 @@ def _then_came(job: Job) -> str:
     ended = job.finished_at if job.status is JobStatus.SUCCEEDED else None
     finish = "" if ended is None else _came("end", ended, told.finish_at, told.finish_high_at)
     more_usd = job.spent_usd - (told.spent_usd or 0.0)
-    known = ended is not None and told.spent_usd is not None and abs(more_usd) >= CENT_USD
+    known = ended is not None and told.spent_usd is not None and abs(more_usd) > FORECAST_SLACK_USD
     cost = f"{usd(abs(more_usd))} {'more' if more_usd > 0 else 'less'}" if known else ""
     return ", ".join(part for part in (start, finish, cost) if part)
 

@@ -135,6 +135,7 @@ def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], 
         Column(
             "ENDS AS TOLD", lambda row: _share(row.finishes_kept, row.finishes_told), right=True, least=140
         ),
+        Column("COST AS TOLD", lambda row: _share(row.costs_kept, row.costs_told), right=True, least=140),
     )
 
 

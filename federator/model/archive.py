@@ -42,6 +42,9 @@ class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     start_kept: bool | None
     """Whether it started as was told first; None where nothing was."""
     finish_kept: bool | None
+    """The same of its end,"""
+    cost_kept: bool | None
+    """and of what it cost."""
     attempts: list[str]
     """Ids of its placements."""
     blobs: list[str]
@@ -183,6 +186,8 @@ class UsageSum(msgspec.Struct, frozen=True):
     starts_kept: int
     finishes_told: int
     finishes_kept: int
+    costs_told: int
+    costs_kept: int
 
 
 Column = Literal["user", "team", "queue", "site", "model", "month", "day"]

@@ -345,9 +345,15 @@ class FirstForecast(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         """The same of its end."""
         return finished_at <= self.finish_high_at + FORECAST_SLACK_S
 
+    def cost_kept(self, spent_usd: float) -> bool | None:
+        """Whether it cost no more than it was to, but for a cent; None: what it was to cost was not known."""
+        return None if self.spent_usd is None else spent_usd <= self.spent_usd + FORECAST_SLACK_USD
+
 
 FORECAST_SLACK_S = 10.0
-"""What nobody would call late."""
+"""What nobody would call late,"""
+FORECAST_SLACK_USD = 0.01
+"""and dearer."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):

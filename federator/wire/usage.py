@@ -54,7 +54,10 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """and those that started by the end of its range (90 of 100 should)."""
     finishes_told: int = 0
     finishes_kept: int = 0
-    """The same of the ends of jobs that succeeded."""
+    """The same of the ends of jobs that succeeded,"""
+    costs_told: int = 0
+    costs_kept: int = 0
+    """and of what those cost in rent and data, where that was told: no more, but for a cent."""
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):

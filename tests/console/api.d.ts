@@ -2192,6 +2192,8 @@ declare namespace Api {
     starts_kept: number;
     finishes_told: number;
     finishes_kept: number;
+    costs_told: number;
+    costs_kept: number;
   }
   interface Used {
     sampled_s?: number;

@@ -444,6 +444,7 @@ class ArchiveWriter:
             missed_deadline=job.outcome.missed_deadline if job.outcome else None,
             start_kept=told.start_kept(began_at) if told is not None and began_at is not None else None,
             finish_kept=told.finish_kept(finished_at) if told is not None and succeeded else None,
+            cost_kept=told.cost_kept(job.spent_usd) if told is not None and succeeded else None,
             attempts=[each.id for each in attempts],
             blobs=[*filter(None, (spec.workdir,)), *(part.digest for part in parts)],
             job_json=msgspec.json.encode(job).decode(),

@@ -51,6 +51,8 @@ class _Sums:
     starts_kept: int = 0
     finishes_told: int = 0
     finishes_kept: int = 0
+    costs_told: int = 0
+    costs_kept: int = 0
 
     def add_line(self, line: LedgerEntry) -> None:
         """One line of the ledger."""
@@ -88,6 +90,9 @@ class _Sums:
         if told is not None and job.finished_at is not None and job.status is JobStatus.SUCCEEDED:
             self.finishes_told += 1
             self.finishes_kept += told.finish_kept(job.finished_at)
+            cost_kept = told.cost_kept(job.spent_usd)
+            self.costs_told += cost_kept is not None
+            self.costs_kept += bool(cost_kept)
 
     def add_sums(self, sums: UsageSum) -> None:
         """Jobs that were added up elsewhere."""
@@ -102,6 +107,8 @@ class _Sums:
         self.starts_kept += sums.starts_kept
         self.finishes_told += sums.finishes_told
         self.finishes_kept += sums.finishes_kept
+        self.costs_told += sums.costs_told
+        self.costs_kept += sums.costs_kept
 
 
 class UsageSums:
@@ -213,6 +220,8 @@ def _row(sums: _Sums, cents: Sequence[int], group: dict[Key, str]) -> UsageRow:
         starts_kept=sums.starts_kept,
         finishes_told=sums.finishes_told,
         finishes_kept=sums.finishes_kept,
+        costs_told=sums.costs_told,
+        costs_kept=sums.costs_kept,
     )
 
 

@@ -92,7 +92,7 @@ def _rows(first: int, after: int) -> Iterator[ArchivedJob]:
             series=None, site=f"site-{number % 5}", model="A100", submitted_at=at, started_at=at + number % 600,
             finished_at=at + number % 600 + 3600.0, deadline_at=None, priority=50, gpus=float(1 + number % 8),
             gpu_s=3600.0, spent_usd=number % 997 / 10, reason="failed" if failed else "", labels=[], missed_deadline=None,
-            start_kept=number % 10 > 0, finish_kept=None, attempts=[f"pla-{number:026}"], blobs=[], outputs_json=None,
+            start_kept=number % 10 > 0, finish_kept=None, cost_kept=None, attempts=[f"pla-{number:026}"], blobs=[], outputs_json=None,
             client_key=None, client_json=None, line_json=None, sum_json=None, **{name: text.replace("%s", _id(number)) for name, text in TEXTS.items()},
         )  # fmt: skip
 

@@ -44,6 +44,7 @@ async def test_everybody_sees_their_own_and_platform_sees_all(used: Rig) -> None
     assert (row["jobs"], row["succeeded"], row["deadlines"], row["deadlines_met"]) == (1, 1, 1, 1)
     assert row["wait_s"] is not None
     assert (row["starts_told"], row["starts_kept"], row["finishes_told"]) == (1, 1, 1)
+    assert (row["costs_told"], row["costs_kept"]) == (1, 1)
     same = await answer(used, "ada", "by=user&everybody=true")
     assert same["rows"] == own["rows"], "who administers nothing sees nothing more"
     everything = await answer(used, "pat", "by=user,queue&everybody=true")

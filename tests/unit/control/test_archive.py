@@ -538,6 +538,8 @@ async def used(world: World) -> dict[tuple[str, ...], tuple[object, ...]]:
             row.wait_s,
             row.starts_told,
             row.finishes_kept,
+            row.costs_told,
+            row.costs_kept,
         )
         for row in (*report.rows, report.total)
     }

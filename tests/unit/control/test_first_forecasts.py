@@ -72,3 +72,6 @@ def test_late_is_what_comes_after_the_range() -> None:
     assert not first.start_kept(260.0)
     assert first.finish_kept(400.0)
     assert not first.finish_kept(460.0)
+    assert first.cost_kept(5.0) is None, "nobody knew where it would run"
+    told = msgspec.structs.replace(first, spent_usd=2.0)
+    assert (told.cost_kept(0.0), told.cost_kept(2.009), told.cost_kept(2.02)) == (True, True, False)
