@@ -134,6 +134,7 @@ class Client:
     wait_all = _runs(Verbs.wait_all)
     logs = _iterates(Verbs.logs)
     log_parts = _iterates(Verbs.log_parts)
+    outputs = _runs(Verbs.outputs)
     download = _runs(Verbs.download)
     download_all = _runs(Verbs.download_all)
 
@@ -183,6 +184,7 @@ class Client:
     decisions = _runs(Verbs.decisions)
     plan = _runs(Verbs.plan)
     decision = _runs(Verbs.decision)
+    told_decision = _runs(Verbs.told_decision)
     replay = _runs(Verbs.replay)
     recorded_jobs = _runs(Verbs.recorded_jobs)
     recorded_world = _runs(Verbs.recorded_world)

@@ -64,6 +64,7 @@ MATRIX = {
     "GET /v1/changes": PERSON,
     "GET /v1/jobs/{id}/logs": READS,
     "GET /v1/jobs/{id}/outputs": READS,
+    "GET /v1/jobs/{id}/outputs/files": READS,
     "GET /v1/jobs/{id}/tunnel": "o",
     "GET /v1/jobs/{id}/explain": PERSON,
     "GET /v1/jobs/{id}/forecasts": PERSON,
