@@ -305,5 +305,5 @@ def test_who_may_not_change_policies_reads_them(person: Callable[[str], Person])
     for name in ("Apply", "Replay", "Pause renting"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     page = ada.open("/money")
-    expect(page.get_by_label("Whose").locator("option")).to_have_count(1)
+    expect(page.get_by_label("Whose", exact=True).locator("option")).to_have_count(1)
     expect(page.get_by_text("Nothing was used in that time.")).to_be_visible()

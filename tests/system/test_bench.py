@@ -148,7 +148,7 @@ def test_every_scenario_is_tried() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("tests.bench sumbit", "no scenario sumbit; there are backlog,"),
+        ("tests.bench sumbit", "no scenario sumbit; there are archive,"),
         ("tests.bench --runs 0", "--runs must be at least 1"),
         ("tests.bench --scale nan", "--scale must be a number above 0"),
         ("tests.bench.solver --sites 2", "required: --jobs"),

@@ -22,7 +22,7 @@ def arrays(federation: Federation) -> None:
 
 
 def _rows(federation: Federation, *words: str) -> list[dict[str, str]]:
-    listed = federation.run("list", "-o", "csv", *words)
+    listed = federation.run("list", "-o", "csv", "--limit", "1000", *words)
     assert listed.returncode == 0, listed.stderr
     return list(csv.DictReader(io.StringIO(listed.stdout)))
 
