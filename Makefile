@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Who takes long is not waited for while others could run.
 QUICK := -n 2 --dist worksteal
 # They wait more than they work; those that share a cluster take turns, and the longest begin (tests/conftest.py).
-REAL := -m "real and not slow" -n 5 --dist loadgroup --no-loadscope-reorder
+REAL := -m "real and not slow" -n 4 --dist loadgroup --no-loadscope-reorder
 # With ARGS one of the two parts may have nothing to run, which pytest calls 5.
 NONE_IS_FINE = $(if $(ARGS),|| [ $$? = 5 ])
 LINTED := federator agents providers policies tests tools docs/conf.py
@@ -38,7 +38,7 @@ dev: $(VENV)/.dev-installed  ## install everything that working on Federator nee
 test: lint site  ## check everything and run every test; what CI runs
 	@echo "== tests without real processes, on two cores"
 	@$(BIN)/python -m pytest -m "not real" $(QUICK) $(ARGS) $(NONE_IS_FINE)
-	@echo "== tests of real processes, five at a time"
+	@echo "== tests of real processes, four at a time"
 	@$(BIN)/python -m pytest $(REAL) $(ARGS) $(NONE_IS_FINE)
 
 lint: $(VENV)/.dev-installed  ## format, style, types, import contracts, generated pages

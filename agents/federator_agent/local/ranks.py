@@ -35,7 +35,7 @@ NS_GET_USERNS = 0xB701
 TICK_S = 0.01
 """Times of files may lag by a tick of the kernel. An end is put later by that, so that what came after a stop never seems before it."""
 _LOOK_AGAIN_S = 0.02
-_LOOKS = 100
+_LOOKS = 500
 TOLD = "told"
 """A file of this name in the rank's directory: a TERM came to its shim, to which this agent sends none."""
 TOLD_FROM_OUTSIDE = "it received TERM from the host or from a user on it"

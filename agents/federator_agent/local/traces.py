@@ -104,7 +104,10 @@ def mark_of(pid: int) -> str:
 
 
 def holder(directory: Path) -> int | None:
-    """Number 1 of the process namespace that stands round a rank; None where there is none. It is the launcher's, and what it does is no affair of the job's."""
+    """Number 1 of the process namespace that stands round a rank; None where there is none. It is the launcher's, and what it does is no affair of the job's.
+
+    Until it has started something in there it still makes the view of the file system, and whoever entered would find half of that: it is not told before.
+    """
     for pid in filter(_within(directory), processes(directory)):
         with contextlib.suppress(OSError):
             fields = dict(
@@ -112,8 +115,23 @@ def holder(directory: Path) -> int | None:
             )
             numbers, users = fields.get("NSpid", "").split(), fields["Uid"].split()
             if len(numbers) == 2 and numbers[1] == "1" and set(users) == {str(os.geteuid())}:
-                return pid
+                return pid if _has_child(pid) else None
     return None
+
+
+def _has_child(pid: int) -> bool:
+    try:
+        return bool((_PROC / str(pid) / "task" / str(pid) / "children").read_text())
+    except OSError:  # a kernel without that list
+        return any(_parent(each) == pid for each in _pids())
+
+
+def _parent(pid: int) -> int:
+    """Its parent's number; 0 where it is not known."""
+    try:
+        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def listens(directories: Iterable[Path], port: int) -> bool:
@@ -157,10 +175,7 @@ def _root_mark(pid: int) -> str:
     found = ""
     while pid > 1 and pid != os.getpid():
         found = mark_of(pid) or found
-        try:
-            pid = int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            break
+        pid = _parent(pid)
     return found
 
 

@@ -217,6 +217,10 @@ class KubeCluster:
         """Of one of its programs."""
         return self._processes[program].pid
 
+    def has_ended(self, program: str) -> bool:
+        """Whether one of its programs has ended by itself."""
+        return program in self._processes and self._processes[program].poll() is not None
+
     def kill(self, program: str) -> None:
         """kill -9, and wait until it is gone."""
         process = self._processes.pop(program)

@@ -57,13 +57,22 @@ _STARTED = ExitStack()
 @atexit.register
 def end() -> None:
     """End it, if it was started: once no test of this process needs it any more, and with the process at the latest."""
-    testbed.cache_clear()
+    _begun.cache_clear()
     _STARTED.close()
 
 
-@cache
 def testbed() -> Bed:
-    """It, started by whoever is first to ask."""
+    """It, started by whoever is first to ask, and anew where its API server has ended by itself: this one does so where it is kept waiting at its start."""
+    bed = _begun()
+    if bed.cluster is not None and bed.cluster.has_ended("kube-apiserver"):
+        sys.stderr.write(f"the API server has ended by itself: {bed.cluster.said('kube-apiserver')}\n")
+        end()
+        bed = _begun()
+    return bed
+
+
+@cache
+def _begun() -> Bed:
     folder = _STARTED.enter_context(tempfile.TemporaryDirectory(prefix="kubernetes-"))
     if given := os.environ.get("KUBECONFIG"):
         image = os.environ.get("FEDERATOR_TEST_IMAGE", FOREIGN_IMAGE)
