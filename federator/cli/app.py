@@ -215,9 +215,9 @@ def _near(word: str, known: Sequence[str]) -> str:
 
 def _what(error: CycloptsError) -> str:
     """What is wrong; what may be written without its option is told as `--help` has it."""
+    verb = INSTEAD.get((error.command_chain or ("",))[-1])
+    instead = f"; for a command write {verb} -- COMMAND" if verb else ""
     if isinstance(error, UnusedCliTokensError):
-        verb = INSTEAD.get((error.command_chain or ("",))[-1])
-        instead = f"; for a command write {verb} -- COMMAND" if verb else ""
         return f"{' '.join(error.unused_tokens or ())!r}: more words than it takes{instead}"
     if isinstance(error, UnknownCommandError) and error.unused_tokens:
         names = [name for name in error.app or () if not name.startswith("-")]
@@ -227,7 +227,9 @@ def _what(error: CycloptsError) -> str:
         )
     if isinstance(error, UnknownOptionError):
         word = error.token.keyword or error.token.value
-        return f"there is no option {word}{_near(word, [name for each in error.argument_collection for name in each.names])}"
+        near = _near(word, [name for each in error.argument_collection for name in each.names])
+        of_a_command = "--" in (error.root_input_tokens or ())
+        return f"there is no option {word}{near or (instead if of_a_command else '')}"
     from federator.cli.phrases import plain
 
     missing = error.argument if isinstance(error, MissingArgumentError) else None

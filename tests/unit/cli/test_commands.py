@@ -82,6 +82,11 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
             ("submit", "--", "sleep", "30"),
             "'30': more words than it takes; for a command write federator run --detach -- COMMAND (see federator submit --help)",
         ),
+        (
+            ("submit", "--", "sh", "-c", "true"),
+            "there is no option -c; for a command write federator run --detach -- COMMAND (see federator submit --help)",
+        ),
+        (("submit", "-x"), "there is no option -x (see federator submit --help)"),
         (("nope",), "error: there is no command 'nope' (see federator --help)"),
         (("lsit",), "there is no command 'lsit'; did you mean list? (see federator --help)"),
         (("list", "--limt", "3"), "no option --limt; did you mean --limit? (see federator list --help)"),
