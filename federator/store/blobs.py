@@ -11,7 +11,6 @@ import io
 import os
 import re
 import shutil
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -198,9 +197,7 @@ class FileBlobs:
 
     def draft(self) -> FileDraft:
         """Begin to keep bytes that come in parts."""
-        with explained():
-            file = tempfile.NamedTemporaryFile(dir=self._unfinished, delete=False)  # noqa: SIM115 - the draft closes it
-        return FileDraft(file, Path(file.name), self._take)
+        return FileDraft(self._unfinished, self._take)
 
     def open(self, digest: str) -> BinaryIO | None:
         """The bytes, to be read in parts; None: they are not here. Raises `Damaged` when the disk has damaged them."""

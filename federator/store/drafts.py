@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -48,9 +49,12 @@ WRITE_OUT_BYTES = 2**20
 class FileDraft:
     """`federator.ports.BlobUpload` in a file that has no name among the blobs yet."""
 
-    def __init__(self, file: IO[bytes], path: Path, take: Callable[[Path, str], None]) -> None:
-        self._file = file
-        self._path = path
+    def __init__(self, folder: Path, take: Callable[[Path, str], None]) -> None:
+        """Begin it in `folder`; `take` is given the file and the hash of what is to be kept. Raises `NoRoom`, `Unavailable`."""
+        with explained():
+            file = tempfile.NamedTemporaryFile(dir=folder, delete=False)  # noqa: SIM115 - closed by whoever keeps or discards it
+        self._file: IO[bytes] = file
+        self._path = Path(file.name)
         self._take = take
         self._hash = hashlib.sha256()
         self.length = 0

@@ -62,9 +62,7 @@ class S3Blobs:
 
     def draft(self) -> FileDraft:
         """Begin to keep bytes that come in parts."""
-        with explained():
-            file = tempfile.NamedTemporaryFile(dir=self._folder, delete=False)  # noqa: SIM115 - the draft closes it
-        return FileDraft(file, Path(file.name), self._take)
+        return FileDraft(self._folder, self._take)
 
     def open(self, digest: str) -> BinaryIO | None:
         """The bytes, to be read in parts; None: they are not here. Raises `Damaged` when they are not what was put."""
