@@ -40,6 +40,7 @@ NOT_HERE = (
     ("workdir", "the dispatcher keeps work directories: name files of this host in the command"),
     ("inputs", "name files of this host in the command"),
     ("inputs_from", "the dispatcher keeps outputs: name files of this host in the command"),
+    ("licenses", "the dispatcher counts licences"),
     ("forms", "a site that is cut off runs a job in one form"),
     ("stop_within_s", "leave on_disconnect out: the site is cut off already"),
 )

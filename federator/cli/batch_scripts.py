@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from federator.cli.sbatch_values import after_of, deadline_of, gpus_of, memory_mib_of, seconds_of, whole
+from federator.cli.sbatch_values import (
+    after_of,
+    deadline_of,
+    gpus_of,
+    licenses_of,
+    memory_mib_of,
+    seconds_of,
+    whole,
+)
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_duration
 from federator.wire.yamltext import Document
@@ -229,6 +237,7 @@ SBATCH: Mapping[str, Callable[[_Job, str], None]] = {
     "export": _export,
     "container-image": _image,
     "mail-type": _mail,
+    "licenses": lambda job, value: job.put("licenses", licenses_of(value)),
 }
 SIZES = (
     "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gres", "gpus", "gpus-per-node", "gpus-per-task", "mem", "mem-per-cpu",

@@ -62,6 +62,7 @@ def job_facts(detail: JobDetail, now: float) -> list[tuple[str, str | Text]]:
         ),
         ("series", detail.series),
         ("pipeline", job.name.rpartition(".")[0] if job.pipeline else ""),
+        ("licences", ", ".join(f"{count} {name}" for name, count in (spec.licenses or {}).items())),
         ("labels", labels(spec.labels)),
         ("outputs", "collected: federator download " + job.id if detail.outputs else ""),
         ("decided by", _decided(detail)),

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from federator.cli.phrases import moment_at
+from federator.cli.sbatch_values import licenses_of
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_instant
 
@@ -83,6 +84,11 @@ class JobOptions:
         ),
     ] = ()
 
+    licenses: Annotated[
+        str | None,
+        Parameter(help="Floating licences that it holds while it runs, such as matlab:2,ansys."),
+    ] = None
+
     notify: Annotated[
         tuple[str, ...],
         Parameter(
@@ -118,6 +124,7 @@ class JobOptions:
         given["notify"] = [each.strip() for word in self.notify for each in word.split(",")]
         given["deadline"] = _instant(self.deadline) if self.deadline else None
         given["after"] = _after(self.after)
+        given["licenses"] = _licenses(self.licenses) if self.licenses else None
         return {name: value for name, value in given.items() if value not in (None, [], {})}
 
     def check(self) -> None:
@@ -162,6 +169,13 @@ def _assignment(word: str) -> tuple[str, str]:
 def _instant(text: str) -> str:
     """As a job file has it."""
     return format_instant(moment_at(text, "--deadline", time.time(), ahead=True))
+
+
+def _licenses(text: str) -> dict[str, int]:
+    try:
+        return licenses_of(text)
+    except ValueError as error:
+        raise Invalid(str(error), field="--licenses", remedy="write NAME:COUNT, such as matlab:2") from None
 
 
 def _after(words: tuple[str, ...]) -> list[str] | dict[str, list[str]]:

@@ -26,6 +26,16 @@ def whole(text: str, option: str) -> int:
     return int(text)
 
 
+def licenses_of(text: str) -> dict[str, int]:
+    """`matlab:2,ansys@server`: names, each with a number; 1 where it has none. A server is left out."""
+    found: dict[str, int] = {}
+    for word in text.split(","):
+        name, _, count = word.strip().partition(":")
+        name = name.partition("@")[0]
+        found[name] = whole(count, f"{name[:40]}:") if count else 1
+    return found
+
+
 def seconds_of(text: str) -> int:
     """`90` (minutes), `1:30` (minutes and seconds), `2:00:00`, `1-12`, `1-12:30` into seconds."""
     found = _TIME.fullmatch(text.strip())

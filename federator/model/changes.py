@@ -4,11 +4,13 @@ Each says one thing and can be applied to a problem (`federator.planning.explana
 an explanation advises is never words alone. Several together are one piece of advice: all of them are needed.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from federator.model.rules import CapRow
 
-Value = bool | int | float | str | tuple[str, ...] | dict[str, str] | None
+Value = bool | int | float | str | tuple[str, ...] | Mapping[str, str | int] | None
 
 
 class AskFor(msgspec.Struct, frozen=True, tag="ask", forbid_unknown_fields=True, omit_defaults=True):

@@ -217,6 +217,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patience_s: float | msgspec.UnsetType = msgspec.UNSET
     """It may let GPUs that are free and fit it go by, for a cheaper or better place that is free so long after it was submitted. Unset: as its queue says."""
 
+    licenses: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """Licences that it holds while it runs, and how many of each, whatever its size. Unset: none."""
     framework: Framework | msgspec.UnsetType = msgspec.UNSET
     """Its launcher starts the command, in all ranks."""
     launch: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET

@@ -256,7 +256,7 @@ class Behind(RejectionKind, frozen=True, kw_only=True, tag="behind"):
 
 
 class CapReached(RejectionKind, frozen=True, kw_only=True, tag="cap"):
-    """A cap of a policy has no room for it. `unit` is that of the cap: `gpus`, `jobs`, `instances`, `usd`, `usd-per-h`."""
+    """A cap of a policy has no room for it. `unit` is that of the cap: `gpus`, `jobs`, `licenses`, `instances`, `usd`, `usd-per-h`."""
 
     policy: str
     unit: str
@@ -267,6 +267,8 @@ class CapReached(RejectionKind, frozen=True, kw_only=True, tag="cap"):
     share: str = ""
     scope: tuple[str, ...] = ()
     """Whose work counts: owners, then queues."""
+    license: str = ""
+    """Of a cap on licences: of which."""
 
 
 # -- why nothing is rented ----------------------------------------------------------------------------------------------

@@ -191,6 +191,15 @@ class NotLabelled(RejectionKind, frozen=True, kw_only=True, tag="not-labelled"):
     label: str
 
 
+class NoLicense(RejectionKind, frozen=True, kw_only=True, tag="no-license"):
+    """No policy has licences of that name for work there, or not so many."""
+
+    license: str
+    asks: int
+    most: int
+    """So many there are for work there; 0: none."""
+
+
 class GpusPerNode(RejectionKind, frozen=True, kw_only=True, tag="gpus-per-node"):
     """No host there has so many."""
 
@@ -305,7 +314,7 @@ Rejected = (
     Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites
     | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing
     | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost
-    | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied
+    | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied
     | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit
     | NoMaxDuration | MaxCost
 )  # fmt: skip

@@ -5,7 +5,7 @@ stored with the set and put beside the snapshot into the problem. A closed vocab
 checkable by something that does not know any plugin.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Literal, Protocol
 
@@ -157,6 +157,7 @@ class CapUnit(StrEnum):
     USD_PER_H = "usd-per-h"
     USD = "usd"
     INSTANCES = "instances"
+    LICENSES = "licenses"
 
 
 class Period(StrEnum):
@@ -187,7 +188,7 @@ class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True)
     policy: str
     """Name of the policy that it is from."""
     unit: CapUnit
-    """What it counts: `gpus` or `jobs` in use, `usd-per-h` of rent, `usd` of rent over its period, rented `instances`."""
+    """What it counts: `gpus`, `jobs` or `licenses` in use, `usd-per-h` of rent, `usd` of rent over its period, rented `instances`."""
     limit: float
     """How much at most, in `unit`."""
     scope: Scope = Scope()
@@ -204,6 +205,14 @@ class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True)
     """Whether it stops anything; else it only warns."""
     alerts: tuple[float, ...] = ()
     """Parts of the limit at whose crossing people are told."""
+    license: str = ""
+    """Of a cap on licences: of which."""
+
+    def counts(self, gpus: float, licenses: Mapping[str, int], jobs: float = 1.0) -> float:
+        """What jobs with so many GPUs in all count for a cap on what is in use; each of them has these licences."""
+        if self.unit is CapUnit.GPUS:
+            return gpus
+        return jobs * licenses.get(self.license, 0) if self.unit is CapUnit.LICENSES else jobs
 
 
 class GuaranteeRow(msgspec.Struct, frozen=True, tag="guarantee", forbid_unknown_fields=True):

@@ -71,6 +71,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """It is to stop where its site is cut off (`on_disconnect: {stop_within: …}`): only where something enforces that."""
     inputs: tuple[Input, ...] = ()
     """Data that is to be where it runs before it starts."""
+    licenses: dict[str, int] = {}
+    """Licences that it holds while it runs, and how many of each."""
 
     saves: bool = False
     """Whether it saves itself when it is told to stop, and goes on from there."""
@@ -199,6 +201,7 @@ class BusyView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     queue: str = ""
     owner: str = ""
     labels: dict[str, str] = {}
+    licenses: dict[str, int] = {}
     priority: int = 0
     started_at: float = 0.0
     usd_per_h: float = 0.0

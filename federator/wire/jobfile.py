@@ -57,6 +57,7 @@ LEAST_BEYOND_GRACE_S = 30.0
 BLOB_PREFIX = "sha256:"
 MAX_ANY_FOLDERS = 2
 MAX_SPEC_BYTES = 2**18
+MAX_LICENSES = 16
 """Of what is on record of a job file, as JSON: dispatchers have that of every open job in memory."""
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
 _LAUNCHERS = {
@@ -258,6 +259,10 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The container image that it runs in, at sites that run containers (Kubernetes). It has `/bin/sh`. Left out: its site's."""
     secrets: Secrets = ()
     """Names of secrets that its site adds to its environment. What they are is with the site alone."""
+    licenses: Annotated[
+        dict[Name, Annotated[int, Meta(ge=1, le=1_000_000)]], Meta(max_length=MAX_LICENSES)
+    ] = {}
+    """Floating licences that it holds while it runs, and how many of each, such as `{matlab: 2}`: so many for the job, whatever its size. A policy of kind `License` says how many there are."""
     inputs: Inputs = ()
     """Data that it reads. What it takes to bring it to a site counts where the job is planned."""
     after: Jobs | After = ()
@@ -414,6 +419,7 @@ def _spec(file: JobFile, asked: RequestedResources) -> JobSpec:
         inputs=inputs_of(file.inputs, "$.inputs") or UNSET,
         image=file.image,
         secrets=tuple(dict.fromkeys(file.secrets)) or UNSET,
+        licenses=file.licenses or UNSET,
         forms=asked.forms,
         elastic=asked.elastic,
         ordered=asked.ordered,

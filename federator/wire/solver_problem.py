@@ -117,6 +117,8 @@ class ProblemJob(_Part, frozen=True, kw_only=True):
     """What its site must have beside hardware: `images`, `data`, `secret:NAME`."""
     needs_fencing: bool = False
     """It has to end where its site is cut off: only where something enforces that."""
+    licenses: dict[str, Count] = {}
+    """Licences that it holds while it runs, and how many of each."""
     inputs: tuple[InputData, ...] = ()
     """What it reads."""
     saves: bool = False
@@ -187,6 +189,8 @@ class RunningWork(_Part, frozen=True, kw_only=True):
     """The job's owner."""
     labels: dict[str, str] = {}
     """The job's labels."""
+    licenses: dict[str, Count] = {}
+    """Licences that the job holds, counted where its first rank is."""
     priority: int = 0
     """The job's priority."""
     form: Count = 0

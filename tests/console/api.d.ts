@@ -236,6 +236,7 @@ declare namespace Api {
     queue: string;
     owner: string;
     labels: Record<string, string>;
+    licenses: Record<string, number>;
     priority: number;
     started_at: number;
     usd_per_h: number;
@@ -259,11 +260,12 @@ declare namespace Api {
     period?: string;
     share?: string;
     scope?: Array<string>;
+    license?: string;
   }
   interface CapRow {
     type: "cap";
     policy: string;
-    unit: "gpus" | "jobs" | "usd-per-h" | "usd" | "instances";
+    unit: "gpus" | "jobs" | "usd-per-h" | "usd" | "instances" | "licenses";
     limit: number;
     scope: Scope;
     pools: PoolSelector;
@@ -272,6 +274,7 @@ declare namespace Api {
     share: string;
     hard: boolean;
     alerts: Array<number>;
+    license: string;
   }
   interface Change {
     reset: boolean;
@@ -396,7 +399,7 @@ declare namespace Api {
     text: string;
     site: string;
     placement: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface Evicted {
     jobs: Array<string>;
@@ -413,7 +416,7 @@ declare namespace Api {
     tasks: Record<string, number>;
     status: string;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     decision: string;
     winner: string;
     sites: Array<SiteReason>;
@@ -634,7 +637,7 @@ declare namespace Api {
   interface InForm {
     kind: "in-form";
     form: FormTaken;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface InTimeAtHome {
     kind: "in-time-at-home";
@@ -696,7 +699,7 @@ declare namespace Api {
     proposed: string;
     proposed_usd: number;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     started_at: number | null;
     finished_at: number | null;
     notify: Array<"start" | "end" | "fail" | "deadline-at-risk" | "idle-gpus">;
@@ -725,7 +728,7 @@ declare namespace Api {
     members: Array<string>;
     parts: Array<Part>;
     waiting: Waiting | null;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     decision: string;
     winner: string;
     winner_because: string;
@@ -787,7 +790,7 @@ declare namespace Api {
     array_index: number | null;
     tasks: Record<string, number>;
     indices: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     missed_deadline: boolean | null;
     labels: Record<string, string>;
     used: Used | null;
@@ -822,6 +825,7 @@ declare namespace Api {
     elastic: boolean;
     ordered: boolean;
     patience_s: number;
+    licenses: Record<string, number>;
     framework: Framework;
     launch: Array<string>;
     success: string;
@@ -869,6 +873,7 @@ declare namespace Api {
     needs: Array<string>;
     needs_fencing: boolean;
     inputs: Array<Input>;
+    licenses: Record<string, number>;
     saves: boolean;
     repeats_s: number | null;
     cost_policy: string;
@@ -916,9 +921,9 @@ declare namespace Api {
   }
   interface LateUnrented {
     kind: "late";
-    waits: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    waits: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
     place?: string;
-    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface Lead {
     job: string;
@@ -940,7 +945,7 @@ declare namespace Api {
     ready_at: number | null;
     ended_at: number | null;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     failure: string | null;
     evidence: BurstEvidence | null;
     kept_because: string;
@@ -1015,7 +1020,7 @@ declare namespace Api {
   interface MakesRoom {
     kind: "makes-room";
     job: string;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface Mark {
     at: string;
@@ -1088,6 +1093,12 @@ declare namespace Api {
     kind: "no-deadline";
     policy: string;
   }
+  interface NoLicense {
+    kind: "no-license";
+    license: string;
+    asks: number;
+    most: number;
+  }
   interface NoMaxDuration {
     kind: "no-max-duration";
     enough_s: number;
@@ -1127,7 +1138,7 @@ declare namespace Api {
   interface Nowhere {
     kind: "nowhere";
     place: string;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface Offer {
     name: string;
@@ -1318,7 +1329,7 @@ declare namespace Api {
     expected_start_at: number;
     expected_end_at: number;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     lease: string | null;
     moves: Moves | null;
     form: number;
@@ -1485,7 +1496,7 @@ declare namespace Api {
     placement: string;
     beneficiary: string;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     form: number | null;
   }
   interface PreemptRule {
@@ -1556,7 +1567,7 @@ declare namespace Api {
     committed_usd: number;
     finish_at: number;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface ProposalRow {
     kind: string;
@@ -1744,7 +1755,7 @@ declare namespace Api {
     committed_usd: number;
     evidence: BurstEvidence;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     moves: Moves | null;
     form: number;
     machines: number;
@@ -1794,7 +1805,7 @@ declare namespace Api {
     form?: FormTaken | null;
     brought?: Brought | null;
     not_place?: string;
-    not_why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    not_why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface ReplayResult {
     identical: boolean;
@@ -1838,7 +1849,7 @@ declare namespace Api {
   interface Running {
     kind: "running";
     site: string;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface SavedAt {
     kind: "saved-at";
@@ -1953,7 +1964,7 @@ declare namespace Api {
     direct_usd: number | null;
     congestion: Record<string, number>;
     tie: boolean;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface SiteRefused {
     kind: "site-refused";
@@ -2101,7 +2112,7 @@ declare namespace Api {
     machines?: number;
     home_finish_at?: number | null;
     start_by_at?: number | null;
-    beside?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    beside?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface TokenAnswer {
     secret: string;
@@ -2230,7 +2241,7 @@ declare namespace Api {
     home_finish_at?: number | null;
     home_usd?: number;
     change?: string;
-    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     reason?: string;
     reserved?: Reservation | null;
   }
@@ -2275,7 +2286,7 @@ declare namespace Api {
   }
   interface WithData {
     kind: "with-data";
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
     brought?: Brought | null;
     heard_s?: number;
   }

@@ -172,6 +172,11 @@ def _policies(problem: Problem, job: JobView, at: PoolView | OfferView) -> Itera
     about = [rule for rule in filters if _in_scope(rule.scope, job) and _selected(rule.pools, at)]
     if any(rule.effect is Effect.DENY for rule in about):
         yield "denied"
+    for name, asks in job.licenses.items():
+        rows = [r for r in problem.snapshot.rules if isinstance(r, CapRow) and r.license == name]
+        limits = [row.limit for row in rows if _selected(row.pools, at)]
+        if not limits or asks > min(limits):
+            yield "licenses"
     if isinstance(at, OfferView):
         if problem.snapshot.burst_paused or not any(rule.effect is Effect.ALLOW for rule in about):
             yield "not permitted"
@@ -233,6 +238,11 @@ def _cap(problem: Problem, row: CapRow, starts: list[Start]) -> Iterator[str]:
         yield "cap on gpus"
     if row.unit is CapUnit.JOBS and about and jobs + len(about) > row.limit:
         yield "cap on jobs"
+    held = sum(job.licenses.get(row.license, 0) for job, _ in about)
+    runs = (work for pool in problem.snapshot.pools if _selected(row.pools, pool) for work in pool.busy)
+    used = sum(work.licenses.get(row.license, 0) for work in runs if work.leads)
+    if row.unit is CapUnit.LICENSES and held and used + held > row.limit:
+        yield "cap on licences"
     if row.unit is CapUnit.INSTANCES and len(rentals) > row.limit:
         yield "cap on instances"
     rate = sum(at.offer.price_usd_h for _, at in rentals)

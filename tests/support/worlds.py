@@ -257,6 +257,7 @@ def jobs_at_random(draw: st.DrawFn, number: int) -> JobView:
         not_before_at=draw(rarely(st.sampled_from([NOW - 1.0, NOW + 60.0]), None)),
         avoid_nodes=draw(rarely(st.sampled_from([("member-0/n1",), ("member-0-0/n1", "member-1/n2")]), ())),
         needs_fencing=draw(rarely(st.just(True), False)),
+        licenses=draw(rarely(st.sampled_from([{"matlab": 1}, {"matlab": 2}]), {})),
         refused=draw(rarely(st.sampled_from([(("home", NOW + 60.0),), (("acme-eu", NOW - 1.0),)]), ())),
         inputs=draw(rarely(st.lists(st.sampled_from(INPUTS), min_size=1, unique=True).map(tuple), ())),
         forms=draw(st.one_of(st.just(()), st.just(()), forms_at_random())),
@@ -334,6 +335,7 @@ def _work_at_random(draw: st.DrawFn, name: str, gpus: int, *, shared: bool = Fal
     return busy(
         f"pl-{name}", f"busy-{name}", gpus=gpus, cpus_milli=1000, ends_at=ends_at, queue=draw(st.sampled_from(QUEUES)),
         priority=draw(st.sampled_from([0, 50])), started_at=NOW - draw(st.sampled_from([0.0, HOUR])), shared=shared,
+        licenses=draw(rarely(st.just({"matlab": 1}), {})),
     )  # fmt: skip
 
 
@@ -367,6 +369,7 @@ RULES: st.SearchStrategy[Rule] = st.one_of(
     st.builds(Filter, st.just("stays"), st.just(Effect.DENY), scope=SCOPES, pools=SELECTORS, data=DATA, beyond=st.booleans()),
     st.builds(bursting, st.just("leaves"), data=DATA),
     st.builds(CapRow, st.just("quota"), st.sampled_from([CapUnit.GPUS, CapUnit.JOBS]), st.sampled_from([0.0, 2.0, 5.0]), SCOPES, SELECTORS),
+    st.builds(CapRow, st.just("matlab"), st.just(CapUnit.LICENSES), st.sampled_from([1.0, 3.0]), pools=SELECTORS, license=st.just("matlab")),
     st.builds(CapRow, st.just("rent"), st.sampled_from([CapUnit.USD_PER_H, CapUnit.INSTANCES]), st.sampled_from([1.0, 8.0]), SCOPES, SELECTORS),
     st.builds(CapRow, st.just("budget"), st.just(CapUnit.USD), st.sampled_from([5.0, 40.0]), SCOPES, SELECTORS, st.just(Period.DAY)),
     st.builds(

@@ -65,7 +65,7 @@ def _per_owner(cap: CapRow, jobs: Sequence[JobView], pools: Sequence[PoolView]) 
     wanted: dict[str, float] = {}
     for job in jobs:
         if in_scope(cap.scope, queue=job.queue, owner=job.owner, labels=job.labels):
-            adds = job.gpus_total if cap.unit is CapUnit.GPUS else 1
+            adds = cap.counts(job.gpus_total, job.licenses)
             wanted[job.owner] = wanted.get(job.owner, 0) + adds
     if cap.unit is not CapUnit.USD:  # what cannot reach its limit needs no row
         used = dict(wanted)
@@ -73,7 +73,7 @@ def _per_owner(cap: CapRow, jobs: Sequence[JobView], pools: Sequence[PoolView]) 
             if busy.owner in wanted and in_scope(
                 cap.scope, queue=busy.queue, owner=busy.owner, labels=busy.labels
             ):
-                used[busy.owner] += busy.gpus_total if cap.unit is CapUnit.GPUS else int(busy.leads)
+                used[busy.owner] += cap.counts(busy.gpus_total, busy.licenses, int(busy.leads))
         wanted = {owner: count for owner, count in wanted.items() if tidy(used[owner]) > cap.limit}
     yield from (of_owner(cap, owner) for owner in sorted(wanted))
 

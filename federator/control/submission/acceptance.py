@@ -21,7 +21,7 @@ from federator.control.record.records import Changes, Records, Spec
 from federator.control.record.rows import ClientKey
 from federator.control.record.shares import Limit, Shares
 from federator.control.submission.expansion import PART, expanded, of_its_own, put_new
-from federator.control.submission.intake_checks import Claim, check_limits, claim, deadline_at
+from federator.control.submission.intake_checks import Claim, check_licenses, check_limits, claim, deadline_at
 from federator.control.submission.sources import FIELD, check_source
 from federator.kernel.errors import ClientIdReused, Invalid, Permanent
 from federator.model.arrays import Indices, JobArray, task_id, without
@@ -151,6 +151,7 @@ class Acceptance:
                 field="$.workdir",
                 remedy="upload it first: PUT /v1/blobs/{hash}, also where another person has",
             )
+        check_licenses(spec.licenses or {}, self._records.policies.rules)
         if request.notify and not self._reachable(caller.name):
             raise Invalid(
                 f"there is no address for {caller.name}",

@@ -1,6 +1,6 @@
 """What a right admits, and what a patch may change. Pure: rights and values in, values or a named refusal out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,13 +12,16 @@ from federator.kernel.quantities import parse_duration_s, parse_usd
 from federator.model.identity import Caller
 from federator.model.jobs import Job
 from federator.model.rights import MAY_CHANGE
-from federator.model.rules import QueueTerms
+from federator.model.rules import CapRow, CapUnit, PolicyRule, QueueTerms
 from federator.settings import LimitSettings
 from federator.wire.fields import moment_at
 from federator.wire.http import JobPatch
+from federator.wire.nearest import nearest
 
 DEFAULT_PRIORITY = 50
 MUST = "must"
+MOST_NAMED = 10
+"""Names that a refusal lists."""
 
 
 class Claim(NamedTuple):
@@ -99,6 +102,31 @@ def check_limits(tasks: int, wait: int, queued: int, limits: LimitSettings) -> N
         raise Invalid(
             f"{tasks} tasks are more than {limits.array_tasks}", field="$.array", remedy="split the array"
         )
+
+
+def check_licenses(asked: Mapping[str, int], rules: Iterable[PolicyRule]) -> None:
+    """Raise `Invalid` for licences that no policy has, or has not so many of anywhere."""
+    if not asked:
+        return
+    most: dict[str, float] = {}
+    for rule in rules:
+        if isinstance(rule, CapRow) and rule.unit is CapUnit.LICENSES:
+            most[rule.license] = max(rule.limit, most.get(rule.license, 0.0))
+    for name, count in asked.items():
+        if name not in most:
+            near = nearest(name, most)
+            known = f"known are {', '.join(sorted(most)[:MOST_NAMED])}" if most else "there are none"
+            raise Invalid(
+                "no policy has such licences",
+                field=f"$.licenses.{name}",
+                remedy=f"did you mean {near}?" if near else known,
+            )
+        if count > most[name]:
+            raise Invalid(
+                f"{count} are more than the {most[name]:g} that there are",
+                field=f"$.licenses.{name}",
+                remedy="ask for fewer",
+            )
 
 
 def patched(job: Job, patch: JobPatch, authority: Authority, caller: Caller, now: float) -> tuple[Job, str]:

@@ -257,6 +257,7 @@ def view_of_job(
         needs=needs_of(spec),
         needs_fencing=bool(spec.stop_within_s),
         inputs=_reads(job, spec),
+        licenses=spec.licenses or {},
         forms=spec.forms or (),
         elastic=bool(spec.elastic),
         ordered=bool(spec.ordered),

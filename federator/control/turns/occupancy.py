@@ -237,6 +237,7 @@ class Occupancy:
             queue=job.queue,
             owner=job.owner,
             labels=spec.labels,
+            licenses=spec.licenses or {},
             priority=job.priority,
             started_at=part.started_at or part.assigned_at,
             usd_per_h=part.price_usd_gpu_h * part.gpus,

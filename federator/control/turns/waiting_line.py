@@ -284,6 +284,7 @@ class WaitingLine:
             tuple(sorted(where.labels.items())),
             where.together,
             tuple(sorted(spec.labels.items())),
+            tuple(sorted((spec.licenses or {}).items())),
             bool(spec.stop_within_s),
             spec.checkpoint,
             spec.inputs or (),

@@ -298,7 +298,7 @@ class CheckContext:
     def apply(self, job: JobView, target: Target, action: Place | Rent) -> None:
         """Count an accepted action; its hosts are taken already."""
         for index in self.caps_on(job, target):
-            self.cap_use[index] += amount(self.caps[index].unit, job, target, action, self.now)
+            self.cap_use[index] += amount(self.caps[index], job, target, action, self.now)
         for index in self.guarantees_on(job, target):
             self.guarantee_use[index] += job.gpus_total
             self.share_use[index] = plus(self.share_use[index], asked(job))
@@ -328,8 +328,9 @@ class CheckContext:
         ours = [
             busy for target, busy in self.parts if concerns(cap.scope, busy) and selects(cap.pools, target)
         ]
-        if cap.unit is CapUnit.JOBS:
-            return len({busy.placement for busy in ours})
+        if cap.unit is not CapUnit.GPUS:
+            held = {busy.placement: busy.licenses.get(cap.license, 0) for busy in ours}
+            return len(held) if cap.unit is CapUnit.JOBS else sum(held.values())
         return sum(busy.gpus_total for busy in ours)
 
     def _spent_now(self, cap: CapRow) -> float:
@@ -354,8 +355,11 @@ class CheckContext:
         return sum(target.price_usd_h for target in counted.values())
 
 
-def amount(unit: CapUnit, job: JobView, target: Target, action: Place | Rent, now: float) -> float:
-    """How much of a cap's unit an action adds. A lease's rate and instance were counted when it was rented."""
+def amount(cap: CapRow, job: JobView, target: Target, action: Place | Rent, now: float) -> float:
+    """How much an action adds to a cap. A lease's rate and instance were counted when it was rented."""
+    unit = cap.unit
+    if unit is CapUnit.LICENSES:
+        return job.licenses.get(cap.license, 0)
     if unit is CapUnit.GPUS:
         return job.gpus_total
     if unit is CapUnit.JOBS:

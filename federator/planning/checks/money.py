@@ -51,7 +51,7 @@ def _caps(context: CheckContext, job: JobView, target: Target, action: Place | R
         cap = context.caps[index]
         if cap.unit not in MONEY:
             continue
-        more = amount(cap.unit, job, target, action, context.now)
+        more = amount(cap, job, target, action, context.now)
         if more and context.cap_use[index] + more > cap.limit + TOLERANCE:
             yield (
                 f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: "

@@ -45,6 +45,10 @@ def check_constraints(context: CheckContext, job: JobView, target: Target) -> It
     for need in job.needs:
         if need not in (target.pool.abilities if target.pool is not None else RENTED):
             yield f"{target.key} has not what the job needs: {need}"
+    for name, asks in job.licenses.items():
+        limits = [cap.limit for cap in context.caps if cap.license == name and selects(cap.pools, target)]
+        if not limits or asks > min(limits):
+            yield f"no policy has {asks} licences {name} for work on {target.key}"
     if job.needs_fencing and (target.pool is None or not target.pool.self_fencing):
         yield f"{target.key} does not enforce stop_within, which the job asks for"
 

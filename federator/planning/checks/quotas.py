@@ -1,4 +1,4 @@
-"""Promise 5, quotas hold: caps on GPUs and jobs in use at once, and limits on borrowing."""
+"""Promise 5, quotas hold: caps on GPUs, jobs and licences in use at once, and limits on borrowing."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,15 @@ from federator.planning.checks.context import NO_CHANGES, TOLERANCE, Changes, Ch
 def check_quotas(
     context: CheckContext, job: JobView, target: Target, beside: Changes = NO_CHANGES
 ) -> Iterator[str]:
-    """With what runs, earlier actions and these changes the job exceeds no cap on GPUs or jobs that counts it there, and its queue may have so many owned GPUs."""
+    """With what runs, earlier actions and these changes the job exceeds no cap on GPUs, jobs or licences that counts it there, and its queue may have so many owned GPUs."""
     for index in context.caps_on(job, target):
-        more = {CapUnit.GPUS: job.gpus_total, CapUnit.JOBS: 1.0}.get(context.caps[index].unit, 0.0)
-        yield from over_cap(context, index, more, beside)
+        cap = context.caps[index]
+        uses = {
+            CapUnit.GPUS: job.gpus_total,
+            CapUnit.JOBS: 1.0,
+            CapUnit.LICENSES: float(job.licenses.get(cap.license, 0)),
+        }
+        yield from over_cap(context, index, uses.get(cap.unit, 0.0), beside)
     for index in context.guarantees_on(job, target):
         yield from over_borrowing(context, index, job.gpus_total, beside)
 
@@ -22,7 +27,8 @@ def over_cap(context: CheckContext, index: int, more: float, beside: Changes) ->
     """What is wrong with so much more under a cap."""
     cap, use = context.caps[index], context.cap_use[index] + beside.caps.get(index, 0.0)
     if more > 0.0 and use + more > cap.limit + TOLERANCE:
-        yield f"policy {cap.policy} caps {cap.unit} at {cap.limit:g}: {use:g} are in use, this adds {more:g}"
+        what = f"licences {cap.license}" if cap.license else cap.unit
+        yield f"policy {cap.policy} caps {what} at {cap.limit:g}: {use:g} are in use, this adds {more:g}"
 
 
 def over_borrowing(context: CheckContext, index: int, more: float, beside: Changes) -> Iterator[str]:

@@ -230,6 +230,9 @@ def _place_asked(job: JobView, at: Candidate, context: FilterContext, reason: Re
             return {"queue": reason.usable} if reason.usable and (not known or reason.usable in known) else {}
         case why.AbilityMissing():
             return {"needs": tuple(need for need in job.needs if need != reason.ability)}
+        case why.NoLicense():
+            left = {name: count for name, count in job.licenses.items() if name != reason.license}
+            return {"licenses": left | ({reason.license: reason.most} if reason.most else {})}
         case why.Unfenced():
             return {"needs_fencing": False}
         case why.OtherMarket():

@@ -36,6 +36,7 @@ _UNITS = {
     CapUnit.USD_PER_H: "{:.2f} USD per hour rented at once",
     CapUnit.USD: "{:.2f} USD spent and committed",
     CapUnit.INSTANCES: "{:g} instance{} at once",
+    CapUnit.LICENSES: "{:g} licence{} at once",
 }
 
 

@@ -10,15 +10,16 @@ EPSILON = 1e-6
 
 
 @compiled
-def adds(s, row, way):
-    """What a start adds to a cap that is about its class."""
+def adds(s, pair, way):
+    """What a start adds to a cap that is about its class: `pair` says which, and what a job counts as."""
+    row = pair.a
     if s.flags[s.state[0].selects + row, way.place] == 0:
         return 0.0
     unit, place = s.rows[row].unit, s.places[way.place]
     if unit == GPUS:
         return way.gpus_total
     if unit == JOBS:
-        return 1.0
+        return pair.x
     if unit == USD:
         return way.worst_usd
     if place.kind != OFFER:
@@ -34,7 +35,7 @@ def blocking(s, klass, way, shares):
         row = s.rows[number]
         if shares and row.unit >= USD:
             continue
-        more = adds(s, number, way)
+        more = adds(s, s.pairs[index], way)
         if more != 0.0 and row.used + more > row.limit + EPSILON:
             return number
     return -1
@@ -46,7 +47,7 @@ def count_in(s, klass, way, shares):
     for index in range(s.classes[klass].first_row, s.classes[klass].last_row):
         number = s.pairs[index].a
         if not (shares and s.rows[number].unit >= USD):
-            s.rows[number].used += adds(s, number, way)
+            s.rows[number].used += adds(s, s.pairs[index], way)
 
 
 @compiled
@@ -57,7 +58,7 @@ def count_out(s, release):
         for index in range(s.classes[job.klass].first_row, s.classes[job.klass].last_row):
             number = s.pairs[index].a
             if s.rows[number].unit < USD:
-                s.rows[number].used -= adds(s, number, s.ways[job.way])
+                s.rows[number].used -= adds(s, s.pairs[index], s.ways[job.way])
     elif release.kind == WORK:
         for index in range(s.backs[release.of], s.backs[release.of + 1]):
             s.rows[s.pairs[index].a].used -= s.pairs[index].x

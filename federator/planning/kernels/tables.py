@@ -17,7 +17,7 @@ Flags = NDArray[np.uint8]
 OWNED, LEASE, OFFER = 0, 1, 2
 """Kinds of places."""
 GPUS, JOBS, USD, INSTANCES, USD_PER_H = 0, 1, 2, 3, 4
-"""Units of caps; those before `USD` are given back when work ends."""
+"""Units of caps; those before `USD` are given back when work ends. Licences are counted as jobs are: so many to each."""
 FREE, BUSY, QUOTA, BUDGET, HELD, ELSEWHERE, TO_RENT, CHEAPER = 0, 1, 2, 3, 4, 5, 6, 7
 """What stops a class: nothing, no room, a cap of a queue, a cap on money, a hold, a better place later, a rental later, a cheaper place later."""
 LEAST_GAIN = 1e8
@@ -98,7 +98,7 @@ CASE = _record("way", "rent_at start_at usd")
 PROMISE = _record("kind", "each due used usd")
 """A guarantee: the kind (GPUs, cores, memory) in which its shortfall is counted, and one of it in GPUs; the rest is in GPUs."""
 PAIR = _record("a b", "x")
-"""Caps that a class counts for (a); where a job was lost, place and member (a, b); what a release gives back to a cap (a, x)."""
+"""Caps that a class counts for (a), and what each job of it counts as (x: 1, or its licences); where a job was lost, place and member (a, b); what a release gives back to a cap (a, x)."""
 
 
 class KernelState(NamedTuple):

@@ -38,7 +38,7 @@ def take_back(s, job):
     for index in range(s.classes[booked.klass].first_row, s.classes[booked.klass].last_row):
         row = s.pairs[index].a
         if not (place.rented != 0 and s.rows[row].unit >= USD):
-            s.rows[row].used -= adds(s, row, way)
+            s.rows[row].used -= adds(s, s.pairs[index], way)
     if state.hold_job >= 0 and state.hold_place == way.place and release.at > state.hold_at:
         recover(s, way)
     return number

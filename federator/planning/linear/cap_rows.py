@@ -15,7 +15,7 @@ from federator.planning.linear.terms import Floats, Ints, Terms
 from federator.planning.places.host_sets import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end
-from federator.planning.rules.rulebook import matches
+from federator.planning.rules.rulebook import capped
 from federator.planning.scheduling.model_arrays import ModelArrays
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
 from federator.planning.world.free_hours import EDGES_H
@@ -60,11 +60,13 @@ class CapRows:
         """Starts of all classes on capacity that exists, now and later: the first columns."""
         ways = numbers.ways
         for cap in self.each:
-            about = np.array([matches(cap.row.scope, job) for job in numbers.heads], dtype=bool)
+            about = np.array([capped(cap.row, job) for job in numbers.heads], dtype=bool)
             mine = about[starts.klass] & cap.selected[starts.at]
             if cap.row.unit in QUEUE_UNITS:
-                adds = ways["gpus_total"] if cap.row.unit is CapUnit.GPUS else np.ones(len(ways))
-                each = np.where(mine, adds[starts.way], 0.0)
+                of_jobs = np.array([cap.row.counts(0.0, job.licenses) for job in numbers.heads])
+                of_gpus = cap.row.unit is CapUnit.GPUS
+                adds = ways["gpus_total"][starts.way] if of_gpus else of_jobs[starts.klass]
+                each = np.where(mine, adds, 0.0)
                 now = np.flatnonzero(starts.now)
                 cap.now.extend(now, each[now])
                 used = np.flatnonzero(mine[starts.hours_column])
@@ -126,7 +128,7 @@ class CapRows:
     def _about_job(self, job: JobView) -> list[_Cap]:
         key = self.world.key(job.of or job)
         if key not in self._about:
-            self._about[key] = [cap for cap in self.each if matches(cap.row.scope, job)]
+            self._about[key] = [cap for cap in self.each if capped(cap.row, job)]
         return self._about[key]
 
     def _adds(self, cap: _Cap, job: JobView, place: int) -> float:
@@ -145,7 +147,7 @@ def _wanted(line: World, caps: Caps) -> Floats:
         job, count = members[0], len(members)
         gpus = max(float(job.as_form(n).gpus_total) for n in range(1 + len(job.forms)))
         for number, row in caps.about(job):
-            wanted[number] += count * (gpus if row.unit is CapUnit.GPUS else 1.0)
+            wanted[number] += count * row.counts(gpus, job.licenses)
     return wanted
 
 

@@ -1,6 +1,6 @@
 """Caps as running totals: how much of each is used, and which one stops a job.
 
-Queue limits count GPUs and jobs; burst policies cap hourly rent, instances and money. What runs already counts, what this
+Queue limits count GPUs and jobs, and licences are counted as such; burst policies cap hourly rent, instances and money. What runs already counts, what this
 plan adds counts, and the worst case is what counts against money.
 """
 
@@ -11,9 +11,10 @@ from federator.model.rules import CapRow, CapUnit, admits_queue, in_scope
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
 from federator.planning.places.candidates import Candidate, machines, of_pool
 from federator.planning.rules.permits import worst_rent_s, worst_usd
-from federator.planning.rules.rulebook import matches
+from federator.planning.rules.rulebook import capped, matches
 
-QUEUE_UNITS = frozenset({CapUnit.GPUS, CapUnit.JOBS})
+QUEUE_UNITS = frozenset({CapUnit.GPUS, CapUnit.JOBS, CapUnit.LICENSES})
+"""Of caps on what is in use."""
 EPSILON = 1e-6
 
 
@@ -73,6 +74,7 @@ class Caps:
             period=row.period.value,
             share=row.share,
             scope=(*row.scope.owners, *row.scope.queues),
+            license=row.license,
         )
 
     def adds(self, job: JobView, at: Candidate) -> tuple[float, ...]:
@@ -93,19 +95,17 @@ class Caps:
 
     def about(self, job: JobView) -> list[tuple[int, CapRow]]:
         """The rows that count such a job; with a cap for every user there are many that do not."""
-        key = (job.queue, job.owner, *sorted(job.labels.items()))
+        key = (job.queue, job.owner, *sorted(job.labels.items()), *sorted(job.licenses))
         if key not in self.counting:
-            self.counting[key] = [(n, row) for n, row in enumerate(self.rows) if matches(row.scope, job)]
+            self.counting[key] = [(n, row) for n, row in enumerate(self.rows) if capped(row, job)]
         return self.counting[key]
 
     def adds_to(self, row: CapRow, job: JobView, at: Candidate) -> float:
         """What starting the job there adds to one row."""
         if not (matches(row.scope, job) and at.selected_by(row.pools)):
             return 0.0
-        if row.unit is CapUnit.GPUS:
-            return float(job.gpus_total)
-        if row.unit is CapUnit.JOBS:
-            return 1.0
+        if row.unit in QUEUE_UNITS:
+            return float(row.counts(job.gpus_total, job.licenses))
         if row.unit is CapUnit.USD:
             return additional_worst_usd(job, at, self.now)
         if at.offer is None:
@@ -126,14 +126,14 @@ def row_names(rows: Sequence[CapRow]) -> list[str]:
 
 
 def busy_use(row: CapRow, busy: BusyView, pool: PoolView) -> float:
-    """What one running placement counts for a cap on GPUs or jobs; local work of the site counts for none."""
+    """What one running placement counts for a cap on what is in use; local work of the site counts for none."""
     if busy.placement is None or not in_scope(
         row.scope, queue=busy.queue, owner=busy.owner, labels=busy.labels
     ):
         return 0.0
     if not of_pool(pool).selected_by(row.pools):
         return 0.0
-    return float(busy.gpus_total) if row.unit is CapUnit.GPUS else float(busy.leads)
+    return float(row.counts(busy.gpus_total, busy.licenses, float(busy.leads)))
 
 
 def standing_use(row: CapRow, pool: PoolView) -> float:

@@ -127,6 +127,15 @@ def longest_of(job: JobView, at: Candidate) -> float:
     return at.run_s(job) - at.transfer(job).seconds
 
 
+def _licenses(job: JobView, at: Candidate, context: FilterContext) -> Answer:
+    for name, asks in sorted(job.licenses.items()):
+        here = (r.limit for r in context.book.licenses if r.license == name and at.selected_by(r.pools))
+        most = int(min(here, default=0))
+        if asks > most:
+            return why.NoLicense(license=name, asks=asks, most=most)
+    return None
+
+
 def _gpu_model(job: JobView, at: Candidate, context: FilterContext) -> Answer:
     if not job.gpu_models or at.model in job.gpu_models:
         return None
@@ -257,6 +266,7 @@ FILTERS: tuple[Test, ...] = (
         _isolation,
     ),
     Test("abilities", "The job needs an image, data or a secret that the site cannot give it.", _abilities),
+    Test("licenses", "No policy has so many of the job's licences for work there.", _licenses),
     Test(
         "fencing",
         "The job is to stop where its site is cut off (`stop_within`), and nothing there enforces that.",
@@ -334,7 +344,7 @@ SITUATIONS: tuple[Situation, ...] = (
     Situation("no-gain", "filter", "The deadline is worth less than the rent."),
     Situation("not-yet", "later", "It may be rented, but a later start still meets the deadline."),
     Situation("booting", "later", "The capacity is rented and boots."),
-    Situation("queue-limit", "quota", "A cap on GPUs or jobs of the queue is reached."),
+    Situation("queue-limit", "quota", "A cap on GPUs or jobs of the queue, or on licences, is reached."),
     Situation("budget", "budget", "A cap on money, on hourly rent or on instances is reached."),
     Situation(
         "sold-out",

@@ -79,6 +79,7 @@ class RuleBook:
         hard = [r for r in rules if isinstance(r, CapRow) and r.hard and r.each is Each.TOGETHER]
         borrowing = (borrowing_cap(row) for row in self.guarantees)
         self.caps = [*hard, *(cap for cap in borrowing if cap is not None)]
+        self.licenses = [r for r in hard if r.unit is CapUnit.LICENSES]
 
     def hours_of(self, job: JobView, candidate: Candidate) -> list[Opening]:
         """The calendars that hold for the job at this place."""
@@ -172,6 +173,11 @@ class RuleBook:
 def matches(scope: Scope, job: JobView) -> bool:
     """Whether the rule is about this job."""
     return in_scope(scope, queue=job.queue, owner=job.owner, labels=job.labels)
+
+
+def capped(cap: CapRow, job: JobView) -> bool:
+    """Whether the cap counts this job, where it is about the place."""
+    return matches(cap.scope, job) and (cap.unit is not CapUnit.LICENSES or cap.license in job.licenses)
 
 
 def _about(filters: Iterable[Filter], job: JobView, candidate: Candidate) -> Iterator[Filter]:

@@ -26,7 +26,7 @@ from federator.planning.places.stocks import Stocks
 from federator.planning.rules.calendars import closure
 from federator.planning.rules.caps import additional_worst_usd, busy_use
 from federator.planning.rules.permits import only_deadlines
-from federator.planning.rules.rulebook import matches
+from federator.planning.rules.rulebook import capped
 from federator.planning.world.chances import spread_of
 from federator.planning.world.prices import doubt_usd, longer_s
 from federator.planning.world.problem import OPTION, World
@@ -37,6 +37,7 @@ Ints = NDArray[np.int64]
 UNITS = {
     CapUnit.GPUS: t.GPUS,
     CapUnit.JOBS: t.JOBS,
+    CapUnit.LICENSES: t.JOBS,
     CapUnit.USD: t.USD,
     CapUnit.INSTANCES: t.INSTANCES,
     CapUnit.USD_PER_H: t.USD_PER_H,
@@ -171,12 +172,16 @@ class ModelArrays:
         first = _firsts([len(choices) for choices in open_to])
         classes["first_way"], classes["last_way"] = first[:-1], first[1:]
         for klass, job in enumerate(self.heads):
-            rows = [number for number, row in enumerate(world.caps.rows) if matches(row.scope, job)]
+            rows = [
+                (number, 0, row.counts(1.0, job.licenses))
+                for number, row in enumerate(world.caps.rows)
+                if capped(row, job)
+            ]
             classes["first_row"][klass], classes["last_row"][klass] = (
                 len(self.pairs),
                 len(self.pairs) + len(rows),
             )
-            self.pairs += [(row, 0, 0.0) for row in rows]
+            self.pairs += rows
         class_of = np.repeat(np.arange(len(self.heads)), np.diff(first))
         ways = _Options(world, self.heads, class_of, _ints(chain.from_iterable(open_to))).ways()
         classes["gpus"] = [job.gpus_total for job in self.heads]

@@ -234,6 +234,19 @@ phrase(
 )
 
 
+@word(r.NoLicense)
+def _no_license(why: r.NoLicense, _now: float) -> Words:
+    if not why.most:
+        return Words(
+            f"no policy has licences {why.license} for work there",
+            "run it without them, or add a policy of kind License",
+        )
+    return Words(
+        f"the job asks for {why.asks} licences {why.license}, and there are {why.most} for work there",
+        f"ask for {why.most}, or raise their number",
+    )
+
+
 @word(r.GpusPerNode)
 def _gpus_per_node(why: r.GpusPerNode, _now: float) -> Words:
     change = f"ask for {gpus(why.has)} per node" if why.has else ""

@@ -127,6 +127,9 @@ def _behind(why: r.Behind, _now: float) -> Words:
 @word(r.CapReached)
 def _cap(why: r.CapReached, _now: float) -> Words:
     raise_it = f"a higher cap in {why.policy}"
+    if why.unit == CapUnit.LICENSES:
+        text = f"{why.used:g} of {why.limit:g} licences {why.license} are in use, this needs {why.adds:g} (policy {why.policy})"
+        return Words(text, "when work that holds some ends, or with more of them")
     if why.unit in (CapUnit.GPUS, CapUnit.JOBS):
         of = f" ({why.share})" if why.share else ""
         text = f"limit of {why.limit:g} {why.unit} of policy {why.policy}{of}: {why.used:g} in use, this adds {why.adds:g}"

@@ -43,7 +43,7 @@ LASTING = tuple(test for test in FILTERS if test.name != CLOSED)
 _NOT_IN_CLASS = frozenset(
     {"id", "revision", "name", "submitted_at", "waits_since_at", "avoid_nodes", "behind_s", "of"}
 )
-_MAPPED = ("speed", "site_labels", "labels")
+_MAPPED = ("speed", "site_labels", "labels", "licenses")
 _class_fields = attrgetter(
     *(name for name in JobView.__struct_fields__ if name not in {*_NOT_IN_CLASS, *_MAPPED})
 )

@@ -187,6 +187,7 @@ DAMAGE_TO_A_PLACE: dict[str, Callable[[Case], Damaged]] = {
     "denied": lambda c: _rule(c, Filter("no", Effect.DENY, scope=OWN)),
     "over a cap on GPUs": lambda c: _rule(c, CapRow("cap", CapUnit.GPUS, 5, Scope(queues=("own/stay",)))),
     "over a cap on jobs": lambda c: _rule(c, CapRow("cap", CapUnit.JOBS, 0, OWN)),
+    "licences that nobody has": lambda c: _job(c, STAYER, licenses={"matlab": 1}),
     "over a borrowing limit": lambda c: _rule(c, GuaranteeRow("g", "own/stay", gpus=3, borrowing_limit=2)),
     "rented after all": lambda c: _pool(c, market=Market.SPOT, lease="lease-9"),
 }

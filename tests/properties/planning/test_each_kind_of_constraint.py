@@ -68,6 +68,13 @@ def _capped(unit: CapUnit, limit: float, *, period: Period = Period.NOW) -> Roll
     return lambda dice: a_world(_jobs(dice, 3), offers=[an_offer()], rules=[bursting(), row])
 
 
+def _licenses(dice: DICE) -> Problem:
+    """Everything would fit, were it not for the licences that some of the jobs hold."""
+    held: list[dict[str, int]] = [{}, {"matlab": 1}, {"matlab": 2}]
+    row = CapRow("matlab", CapUnit.LICENSES, 3.0, license="matlab")
+    return a_world(_jobs(dice, licenses=lambda: dice.choice(held)), [a_pool()], rules=[row])
+
+
 def _borrowing(dice: DICE) -> Problem:
     rows = [GuaranteeRow("own", "research", 1, borrowing_limit=2), GuaranteeRow("other", "batch", 4)]
     return a_world(_jobs(dice), [a_pool()], rules=rows)
@@ -204,6 +211,7 @@ def _approval(dice: DICE) -> Problem:
 KINDS: dict[str, Rolled] = {
     "gpus": _capped(CapUnit.GPUS, 3.0),
     "jobs": _capped(CapUnit.JOBS, 2.0),
+    "licenses": _licenses,
     "usd": _capped(CapUnit.USD, 45.0, period=Period.DAY),
     "usd per hour": _capped(CapUnit.USD_PER_H, 10.0),
     "instances": _capped(CapUnit.INSTANCES, 1.0),

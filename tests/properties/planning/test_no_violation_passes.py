@@ -50,7 +50,7 @@ MODELS = ("A100", "H100")
 SORTS = {
     "twice", "changed", "runs already", "too early", "no such place", "ranks", "avoided", "makes", "closed", "session", "model", "shared gpus", "together",
     "gpu memory", "site", "labels", "market", "lending", "isolation", "denied", "not permitted", "no right to rent", "endless rental", "max_cost", "cap on gpus",
-    "cap on jobs", "cap on instances", "cap on usd per h", "cap on usd", "borrowing", "instance too small", "no more instances", "stock used up", "capacity",
+    "cap on jobs", "cap on licences", "licenses", "cap on instances", "cap on usd per h", "cap on usd", "borrowing", "instance too small", "no more instances", "stock used up", "capacity",
 }  # fmt: skip
 """All that the judge knows."""
 
@@ -78,12 +78,14 @@ def _maybe(dice: Random, value: Any, other: Any, chance: float = 0.06) -> Any:
 
 def _world(dice: Random) -> Problem:
     pools = [pool for number in range(dice.randint(1, 3)) for pool in _pools(dice, number)]
-    offers = [_offer(dice, number) for number in range(dice.randint(0, 2))]
+    offers = [_offer(dice, number) for number in range(dice.randint(0, 3))]
     jobs = [_job(dice, number) for number in range(dice.randint(1, 5))]
     works = [work for pool in pools for work in pool.busy if work.job]
     if works and dice.random() < 0.05:
         jobs.append(a_job(works[0].job or ""))
     rules = [rule for rule in _rules(dice) if dice.random() < 0.3]
+    counted = any(isinstance(rule, CapRow) and rule.license for rule in rules)
+    jobs = [replace(job, licenses=_maybe(dice, {"matlab": 1}, {}, 0.5 if counted else 0.05)) for job in jobs]
     if dice.random() < 0.8:
         rules.append(bursting(mode=BurstMode.ALWAYS, scope=Scope(queues=_maybe(dice, ("research",), ()))))
     spend = [SpendView("money", "day", dice.choice([0.0, 20.0]), dice.choice([0.0, 10.0]))]
@@ -132,7 +134,7 @@ def _pools(dice: Random, number: int) -> list[PoolView]:
 
 def _offer(dice: Random, number: int) -> OfferView:
     return an_offer(
-        f"eu/{number}", market=dice.choice([Market.ON_DEMAND, Market.ON_DEMAND, Market.SPOT]), available=dice.choice([1, 2, 3]),
+        f"eu/{number}", market=dice.choice([Market.ON_DEMAND, Market.ON_DEMAND, Market.SPOT]), available=dice.choice([1, 1, 1, 2, 3]),
         model=dice.choice(MODELS), avoid_until_at=_maybe(dice, NOW + 60.0, None), cpus_milli=8000, memory_mib=8192,
         price_usd_h=dice.choice([5.0, 10.0]), slack_s=dice.choice([0.0, 300.0]),
     )  # fmt: skip
@@ -157,6 +159,7 @@ def _rules(dice: Random) -> list[Rule]:
     return [
         CapRow("gpus", CapUnit.GPUS, dice.choice([2, 6]), scope, some),
         CapRow("jobs", CapUnit.JOBS, dice.choice([1, 2]), scope, some),
+        CapRow("matlab", CapUnit.LICENSES, 1, pools=some, license="matlab"),
         CapRow("instances", CapUnit.INSTANCES, 1),
         CapRow("rate", CapUnit.USD_PER_H, dice.choice([8.0, 12.0])),
         CapRow("money", CapUnit.USD, dice.choice([40.0, 70.0]), period=Period.DAY),

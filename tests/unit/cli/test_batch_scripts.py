@@ -56,6 +56,7 @@ SBATCH: list[tuple[str, dict[str, object]]] = [
     ("--container-image=docker://nvcr.io#nvidia/pytorch:24.01", {"image": "nvcr.io/nvidia/pytorch:24.01"}),
     ("--mail-type=END,FAIL,ARRAY_TASKS", {"notify": ["end", "fail"]}),
     ("--mail-type=NONE", {}),
+    ("-L matlab@server:2,ansys", {"licenses": {"matlab": 2, "ansys": 1}}),
     ("--requeue --chdir=/data  # as always", {"workdir": "/data"}),
 ]
 

@@ -37,6 +37,8 @@ def test_options_go_before_what_the_file_says(
         "any:y",
         "--array",
         "0-9%2",
+        "--licenses",
+        "matlab:2,ansys",
     )
     assert federator("submit", "-f", job_yaml, *words).code == 0
     assert json.loads(fake.heard[0].body) == {
@@ -47,6 +49,7 @@ def test_options_go_before_what_the_file_says(
         "priority": 10,
         "after": {"any": ["y"]},
         "array": "0-9%2",
+        "licenses": {"matlab": 2, "ansys": 1},
     }
     before = time.time()
     assert federator("submit", "-f", job_yaml, "--deadline", "2h").code == 0
@@ -58,6 +61,10 @@ def test_options_go_before_what_the_file_says(
     ("words", "said"),
     [
         (("--priority", "800"), "$.priority: cannot be 800"),
+        (
+            ("--licenses", "matlab:0"),
+            "--licenses: matlab: '0' is not a whole number above 0 (write NAME:COUNT",
+        ),
         (("--deadline", "2x"), "or how long from now, such as 2h"),
         (("--deadline", "25:99"), "--deadline: '25:99' is not an instant"),
         (("--env", "A"), "--env: 'A' gives no value"),

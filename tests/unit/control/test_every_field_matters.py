@@ -54,6 +54,11 @@ metadata: {name: deadlines}
 spec: {who: {queues: [default, urgent]}, when: {mode: economic}, limits: {usd: {per_day: 500}}}
 ---
 apiVersion: federator/v1
+kind: License
+metadata: {name: elsewhere}
+spec: {count: 1, where: {sites: [moon]}}
+---
+apiVersion: federator/v1
 kind: Dataset
 metadata: {name: far-away}
 spec: {uri: s3://far-away, size: 100GB, replicas: [{region: moon}]}
@@ -347,6 +352,7 @@ CHANGES: dict[str, Callable[[], Awaitable[bool]]] = {
     "placement": _placement,
     "image": _image,
     "secrets": _secrets,
+    "licenses": lambda: _differs(status(), status(licenses={"elsewhere": 1})),
     "inputs": lambda: _differs(expected_s(inputs=["s3://far-away"]), expected_s(inputs=[])),
     "after": _after,
     "array": _array,

@@ -6,7 +6,18 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.capacity import Market
-from federator.model.rules import BurstMode, Effect, Filter, Opening, PoolSelector, Rule, Scope, Window
+from federator.model.rules import (
+    BurstMode,
+    CapRow,
+    CapUnit,
+    Effect,
+    Filter,
+    Opening,
+    PoolSelector,
+    Rule,
+    Scope,
+    Window,
+)
 from federator.model.snapshot import JobView, OfferView, PoolView, Snapshot
 from federator.planning.places.candidates import of_offer, of_pool
 from federator.planning.places.data import data_book
@@ -32,6 +43,9 @@ DAYS_ONLY = Opening(
     PoolSelector(sites=("home",)),
     closed=(Window(from_minute=360, to_minute=720),),
     stops=True,
+)
+LICENSES = (
+    CapRow("License/matlab", CapUnit.LICENSES, 3.0, pools=PoolSelector(sites=("home",)), license="matlab"),
 )
 Case = tuple[str, JobView, PoolView | OfferView, tuple[Rule, ...], str]
 CASES: list[Case] = [
@@ -72,6 +86,21 @@ CASES: list[Case] = [
     ),
     ("abilities", a_job(needs=("secret:hub",)), a_pool(), (), "it has no secret hub"),
     ("abilities", a_job(needs=("data",)), a_pool(), (), "it cannot bring data"),
+    (
+        "licenses",
+        a_job(licenses={"ansys": 1}),
+        a_pool(),
+        LICENSES,
+        "no policy has licences ansys for work there",
+    ),
+    (
+        "licenses",
+        a_job(licenses={"matlab": 4}),
+        a_pool(),
+        LICENSES,
+        "asks for 4 licences matlab, and there are 3 for work there",
+    ),
+    ("licenses", a_job(licenses={"matlab": 1}), a_pool("away"), LICENSES, "no policy has licences matlab"),
     ("fencing", a_job(needs_fencing=True), a_pool(), (), "when the agent itself is dead"),
     ("fencing", a_job(needs_fencing=True), an_offer(), BURST, "known only once its agent has reported"),
     (

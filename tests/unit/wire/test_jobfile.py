@@ -63,6 +63,7 @@ placement: {{kinds: [onprem, cloud], sites: [north, south], not_sites: [west], l
 inputs: [{{uri: s3://datasets/imagenet, size: 150GB}}]
 image: pytorch/pytorch:2.4.0
 secrets: [wandb, hub]
+licenses: {{matlab: 2}}
 after: [preprocess, job-01jd3v0000000000000000000a]
 array: 0-3,7
 labels: {{team: vision}}
@@ -107,6 +108,7 @@ def test_the_documented_example_is_read_whole() -> None:
             inputs=(Input("s3://datasets/imagenet", 150 * 10**9),),
             image="pytorch/pytorch:2.4.0",
             secrets=("wandb", "hub"),
+            licenses={"matlab": 2},
         ),
         queue="research/vision",
         team="vision",

@@ -54,7 +54,7 @@ def _odd(kind: Any, default: object) -> Any:
     if text.startswith("tuple"):
         return ("odd",)
     if text.startswith("dict"):
-        return {"odd": 3.5 if "float" in text else "odd"}
+        return {"odd": 3.5 if "float" in text else 7 if "int" in text else "odd"}
     for plain, value in ODD.items():
         if kind is plain or kind in (plain | None, plain | msgspec.UnsetType):
             return value
