@@ -125,6 +125,7 @@ def _job(job: RecordedJob, since_at: float, name: str) -> TraceJob:
         not_sites=job.not_sites,
         site_labels=job.site_labels,
         labels=job.labels,
+        licenses=job.licenses,
         inputs=job.inputs,
         spot_policy=job.spot_policy,
         max_cost_usd=job.max_cost_usd,

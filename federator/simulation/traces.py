@@ -24,7 +24,7 @@ PLAIN_COLUMNS = (
     "name", "submit_s", "run_s", "nodes", "gpus", "estimate_s", "deadline_s", "value_usd", "priority", "queue", "owner", "home",
     "models", "cpus", "memory_mib", "max_duration_s", "wait_usd_h", "gpu_memory_mib", "speed", "kinds", "sites", "not_sites", "site_labels",
     "labels", "spot_policy", "max_cost_usd", "family", "inputs", "forms", "elastic",
-    "saves_s", "must",
+    "saves_s", "must", "licenses",
 )  # fmt: skip
 GPUS_PER_NODE = 8
 BANDS = {"0": 30, "1": 50, "2": 70}
@@ -129,6 +129,7 @@ def _plain(row: Row, gpus_per_node: int) -> TraceJob:
             not_sites=_words(row.get("not_sites")),
             site_labels=_pairs(row.get("site_labels")),
             labels=_pairs(row.get("labels")),
+            licenses={name: int(count) for name, count in _numbers(row.get("licenses")).items()},
             spot_policy=row.get("spot_policy") or "auto",
             max_cost_usd=given("max_cost_usd"),
             max_duration_s=given("max_duration_s"),
@@ -274,6 +275,8 @@ def _numbers(text: str | None) -> dict[str, float]:
 
 
 def _sensible(job: TraceJob) -> TraceJob:
+    if any(count < 1 for count in job.licenses.values()):
+        raise ValueError("it holds no licence of one that it names")
     if any(form.nodes < 1 or form.gpus < 0 or form.throughput <= 0 for form in job.forms):
         raise ValueError("a form has no nodes, or does nothing")
     if not job.name or job.submit_s < 0 or job.run_s <= 0 or job.nodes < 1 or job.gpus < 0:

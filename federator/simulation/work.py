@@ -73,6 +73,8 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     site_labels: dict[str, str] = {}
     labels: dict[str, str] = {}
     """Its own, which policies may go by."""
+    licenses: dict[str, int] = {}
+    """What it holds while it runs, and how many of each."""
     spot_policy: str = "auto"
     max_cost_usd: float | None = None
     max_duration_s: float | None = None
@@ -131,6 +133,7 @@ def request_of(
             kinds=job.kinds, sites=sites or job.sites, not_sites=job.not_sites, labels=job.site_labels
         ),
         labels=job.labels,
+        licenses=job.licenses or msgspec.UNSET,
         inputs=job.inputs or msgspec.UNSET,
     )
     return JobRequest(

@@ -48,6 +48,7 @@ class RecordedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     not_sites: tuple[str, ...] = ()
     site_labels: dict[str, str] = {}
     labels: dict[str, str] = {}
+    licenses: dict[str, int] = {}
     inputs: tuple[Input, ...] = ()
 
 

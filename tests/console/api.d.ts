@@ -102,7 +102,7 @@ declare namespace Api {
     type: "ask";
     job: string;
     field: string;
-    value: boolean | number | string | Array<string> | Record<string, string> | null;
+    value: boolean | number | string | Array<string> | Record<string, string | number> | null;
     form?: number;
   }
   interface Asked {
@@ -1684,6 +1684,7 @@ declare namespace Api {
     not_sites?: Array<string>;
     site_labels?: Record<string, string>;
     labels?: Record<string, string>;
+    licenses?: Record<string, number>;
     inputs?: Array<Input>;
   }
   interface RecordedJobs {

@@ -150,6 +150,7 @@ class Recorded:
             not_sites=where.not_sites,
             site_labels=where.labels,
             labels=spec.labels,
+            licenses=spec.licenses or {},
             inputs=spec.inputs or (),
         )
 

@@ -60,4 +60,5 @@ def _amount(row: CapRow, amount: float) -> str:
         return money(amount)
     if row.unit is CapUnit.USD_PER_H:
         return f"{money(amount)} per hour"
-    return gpus(amount) if row.unit is CapUnit.GPUS else f"{amount:g} {row.unit.value}"
+    what = f"licences {row.license}" if row.license else row.unit.value
+    return gpus(amount) if row.unit is CapUnit.GPUS else f"{amount:g} {what}"

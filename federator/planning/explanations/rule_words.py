@@ -36,7 +36,7 @@ _UNITS = {
     CapUnit.USD_PER_H: "{:.2f} USD per hour rented at once",
     CapUnit.USD: "{:.2f} USD spent and committed",
     CapUnit.INSTANCES: "{:g} instance{} at once",
-    CapUnit.LICENSES: "{:g} licence{} at once",
+    CapUnit.LICENSES: "{:g} licence{} {} at once",
 }
 
 
@@ -116,7 +116,7 @@ def _cap(rule: CapRow) -> str:
     verb = "holds" if rule.hard else "only warns"
     alerts = ", ".join(f"{level:.0%}" for level in rule.alerts)
     told = f"; people are told at {alerts}" if alerts else ""
-    amount = _UNITS[rule.unit].format(rule.limit, "" if rule.limit == 1 else "s")
+    amount = _UNITS[rule.unit].format(rule.limit, "" if rule.limit == 1 else "s", rule.license)
     return f"{verb} {each}{whose(rule.scope)} to {amount}{period} ({where(rule.pools)}){told}"
 
 

@@ -37,6 +37,7 @@ async def test_no_more_licences_are_held_than_there_are_whoever_holds_them() -> 
     told = " ".join(site.text for site in found.sites)
     assert "3 of 3 licences matlab are in use, this needs 2 (policy License/matlab)" in told
     assert "no policy has licences matlab for work there" in told, "at the annex"
+    assert "5 licences matlab instead of 3 licences matlab" in " ".join(found.changes)
     await world.sites["lab"].finish(gang)
     await world.turn()
     assert world.placement(two).site == "lab"

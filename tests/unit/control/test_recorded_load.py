@@ -13,6 +13,7 @@ from tests.support.dispatch import ADA, ADMIN, OFFER, World, make_world
 
 DAY_S = 86_400.0
 SECRET = "hunter2"
+MATLAB = "apiVersion: federator/v1\nkind: License\nmetadata: {name: matlab}\nspec: {count: 1}\n"
 
 
 async def busy() -> World:
@@ -39,10 +40,11 @@ async def finished(world: World, after_s: float, **fields: Any) -> str:
 
 async def test_a_job_that_ended_has_its_true_run_time_and_what_was_asked_for() -> None:
     world = await busy()
+    await world.policies(MATLAB)
     name = await finished(
         world, 500.0, name="train", nodes=2, resources={"gpus": "A100:4", "cpus": 2, "memory": "8GiB"}, estimate="2h",
         speed={"A100": 2.0}, finish_within="5h", value="30 USD", priority=60, labels={"team": "vision"}, placement={"kinds": ["onprem"]},
-        max_cost="40 USD",
+        max_cost="40 USD", licenses={"matlab": 1},
     )  # fmt: skip
     (only,) = await load(world)
     assert (only.id, only.name, only.owner, only.queue) == (name, "train", "ada", "default")
@@ -55,6 +57,7 @@ async def test_a_job_that_ended_has_its_true_run_time_and_what_was_asked_for() -
         8192,
     )
     assert (only.value_usd, only.priority, only.labels, only.kinds, only.max_cost_usd) == (30.0, 60, {"team": "vision"}, ("onprem",), 40.0)  # fmt: skip
+    assert only.licenses == {"matlab": 1}
     assert only.deadline_at == pytest.approx(only.ready_at + 5 * 3600.0)
 
 

@@ -114,7 +114,7 @@ def test_a_trace_that_is_kept_is_the_same_when_it_is_read(tmp_path: Path) -> Non
         kinds=("onprem",), sites=("lab", "far"), not_sites=("old",), site_labels={"region": "eu"}, labels={"team": "vision"},
         spot_policy="spot", max_cost_usd=12.5, family="f", wait_usd_h=0.25,
         inputs=(Input("s3://data/a", 10**9), Input("s3://data/b")), forms=(TraceForm(4, 4, 1.9), TraceForm(1, 4, 0.5)), elastic=True,
-        saves_s=600.0, must=True,
+        saves_s=600.0, must=True, licenses={"matlab": 2},
     )  # fmt: skip
     missing = [
         name
@@ -129,10 +129,11 @@ def test_a_trace_that_is_kept_is_the_same_when_it_is_read(tmp_path: Path) -> Non
 def test_what_a_job_says_of_itself_reaches_its_submission() -> None:
     one = job(
         "a", speed={"A100": 2.0}, kinds=("edge",), sites=("lab",), not_sites=("old",), site_labels={"r": "eu"}, labels={"t": "v"},
-        spot_policy="spot", max_cost_usd=3.0, gpu_memory_mib=40_000,
+        spot_policy="spot", max_cost_usd=3.0, gpu_memory_mib=40_000, licenses={"matlab": 2},
     )  # fmt: skip
     request = request_of(one, AT, {"A100": 1.5})
     spec = request.spec
+    assert spec.licenses == {"matlab": 2}
     assert (spec.speed, spec.labels, spec.spot_policy, request.max_cost_usd) == (
         {"A100": 2.0},
         {"t": "v"},
