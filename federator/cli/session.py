@@ -5,7 +5,8 @@ A verb that asks and waits for the answer blocks (`ask`), and starts without an 
 
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -59,7 +60,8 @@ HERE = Connection()
 
 def open_client(connection: Connection, *, long_patience: bool = False) -> "AsyncClient":
     """A client for these options; with `long_patience` one that goes on trying where nobody answers, and says so."""
-    from federator.client import AsyncClient
+    with _without_authorities():
+        from federator.client import AsyncClient
     from federator.client.credentials import SignIns
     from federator.client.settings import read_settings
 
@@ -74,8 +76,24 @@ def open_client(connection: Connection, *, long_patience: bool = False) -> "Asyn
     )
 
 
-def ask(connection: Connection, verb: "Callable[[Verbs], Coroutine[Any, Any, T]]") -> tuple[T, float]:
-    """Run one verb to its end; answers the result and the dispatcher's time."""
+@contextmanager
+def _without_authorities() -> Iterator[None]:
+    """aiohttp reads the authorities that this machine knows, twice, as it is imported, which takes longer than the rest of it. `Way` has its own, read where TLS is used."""
+    given = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
+    os.environ.update(dict.fromkeys(given, os.devnull))
+    try:
+        yield
+    finally:
+        for name, value in given.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
+
+
+def ask(
+    connection: Connection, verb: "Callable[[Verbs], Coroutine[Any, Any, T]]", *, follows: bool = False
+) -> tuple[T, float]:
+    """Run one verb to its end; answers the result and the dispatcher's time. One that `follows` a job has long patience, and shows by itself how far it is."""
     from federator.client.blocking import finish
     from federator.client.sync import Client
 
@@ -83,9 +101,9 @@ def ask(connection: Connection, verb: "Callable[[Verbs], Coroutine[Any, Any, T]]
         connection.server,
         connection.token,
         ca=connection.ca,
-        patience_s=PATIENCE_S,
-        on_wait=_Waiting(long=False).tell,
-        progress=sys.stderr.isatty(),
+        patience_s=LONG_PATIENCE_S if follows else PATIENCE_S,
+        on_wait=_Waiting(long=follows).tell,
+        progress=sys.stderr.isatty() and not follows,
     ) as client:
         return finish(verb(client.verbs)), client.now()
 

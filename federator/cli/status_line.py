@@ -1,13 +1,14 @@
 """How far a job or an array is, in one line that is written over: for `run` and `wait` on a terminal. Pipes and files get nothing of it."""
 
-import asyncio
 import contextlib
 import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from federator.cli.phrases import ago, counted, plain, when, when_about
+from federator.cli.session import Connection
 from federator.kernel.errors import FederatorError
 from federator.model.jobs import JobStatus
 from federator.wire.addresses import names_array
@@ -27,20 +28,23 @@ class StatusLine:
     def __init__(self) -> None:
         self.on = sys.stderr.isatty()
         self._shown = False
+        self._writing = Lock()
 
     def show(self, text: str) -> None:
         """Write this in its place."""
-        if self.on:
-            room = max(1, shutil.get_terminal_size().columns - 1)
-            cut = text if len(text) <= room else text[: room - 1] + "…"
-            print(f"{_CLEARED}{cut}", end="", file=sys.stderr, flush=True)
-            self._shown = True
+        room = max(1, shutil.get_terminal_size().columns - 1)
+        cut = text if len(text) <= room else text[: room - 1] + "…"
+        with self._writing:
+            if self.on:
+                print(f"{_CLEARED}{cut}", end="", file=sys.stderr, flush=True)
+                self._shown = True
 
     def clear(self) -> None:
         """Take it away, before something else is written."""
-        if self._shown:
-            print(_CLEARED, end="", file=sys.stderr, flush=True)
-            self._shown = False
+        with self._writing:
+            if self._shown:
+                print(_CLEARED, end="", file=sys.stderr, flush=True)
+                self._shown = False
 
 
 def state_of(detail: JobDetail, now: float) -> str:
@@ -75,8 +79,8 @@ async def keep_showing(
 ) -> None:
     """Show how the first of these that is `left` stands, until there is none, or a job is not to be shown any more."""
     count = len(left)
-    while line.on and left:
-        name = next(iter(left))
+    while line.on and (names := list(left)):
+        name = names[0]
         with contextlib.suppress(FederatorError):
             detail = await client.job(name)
             if names_array(name, detail.job) and detail.job.array is not None:
@@ -86,7 +90,30 @@ async def keep_showing(
             else:
                 line.clear()
                 return
-            over = f"{count - len(left)} of {count} ended; " if count > 1 else ""
+            which = f"{count - len(left) + 1} of {count}: " if count > 1 else ""
             if name in left:
-                line.show(f"{over}{text}")
-        await asyncio.sleep(LOOK_S)
+                line.show(f"{which}{text}")
+        await client.transport.sleep(LOOK_S)
+
+
+@contextlib.contextmanager
+def shown_meanwhile(line: StatusLine, connection: Connection, left: Collection[str]) -> Iterator[None]:
+    """Keep showing these on a terminal, from a thread and a connection of its own, while something else blocks."""
+    if line.on:
+        Thread(target=_show_in_thread, args=(line, connection, left), daemon=True).start()
+    try:
+        yield
+    finally:
+        line.on = False
+        line.clear()
+
+
+def _show_in_thread(line: StatusLine, connection: Connection, left: Collection[str]) -> None:
+    from federator.client import Client
+    from federator.client.blocking import finish
+
+    with (
+        contextlib.suppress(FederatorError),  # whoever waits tells it
+        Client(connection.server, connection.token, ca=connection.ca, patience_s=0.0) as client,
+    ):
+        finish(keep_showing(line, client.verbs, left, while_=lambda _: True))

@@ -1,7 +1,10 @@
 """`wait`: until jobs have ended, or run."""
 
-import asyncio
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
@@ -9,8 +12,8 @@ from cyclopts import Parameter
 from federator.cli.exits import FAILED, TIMED_OUT, exit_of
 from federator.cli.phrases import plain, seconds_in
 from federator.cli.pipelines import steps_of
-from federator.cli.session import HERE, Connection, open_client
-from federator.cli.status_line import StatusLine, keep_showing
+from federator.cli.session import HERE, Connection, ask
+from federator.cli.status_line import StatusLine, shown_meanwhile
 from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.quantities import format_duration
 from federator.model.jobs import Job, JobStatus
@@ -41,39 +44,45 @@ def wait(
     if not jobs:
         raise Invalid("no job is named", field="JOBS", remedy="write one or more ids or names")
     timeout_s = seconds_in(timeout, "--timeout") if timeout else None
-    return asyncio.run(_wait(connection, jobs, timeout_s, running=until == "running"))
+    left, line = dict.fromkeys(jobs), StatusLine()
+    waited = partial(_wait, left=left, running=until == "running")
+    try:
+        with _limited(timeout_s), shown_meanwhile(line, connection, left):
+            lines, _ = ask(connection, waited, follows=True)
+    except _TimedOut:
+        print(f"gave up waiting after {format_duration(timeout_s or 0.0)}; the jobs go on", file=sys.stderr)
+        return TIMED_OUT
+    for each in lines:
+        print(each.text)
+    return next((each.code for each in lines if each.code), 0)
 
 
-async def _wait(
-    connection: Connection, jobs: tuple[str, ...], timeout_s: float | None, *, running: bool
-) -> int:
-    async with open_client(connection, long_patience=True) as client:
-        line, left = StatusLine(), dict.fromkeys(jobs)
-        shown = asyncio.ensure_future(keep_showing(line, client, left, while_=lambda _: True))
-
-        async def ended_of(name: str) -> list[_Ended]:
-            found = await _ended(client, name, running=running)
-            left.pop(name, None)
-            return found
-
-        try:
-            async with asyncio.timeout(timeout_s):
-                ended = await asyncio.gather(*map(ended_of, jobs))
-        except TimeoutError:
-            line.clear()
-            print(
-                f"gave up waiting after {format_duration(timeout_s or 0.0)}; the jobs go on", file=sys.stderr
-            )
-            return TIMED_OUT
-        finally:
-            shown.cancel()
-            line.clear()
-        lines = [line for found in ended for line in found]
-        for each in lines:
-            print(each.text)
-        return next((each.code for each in lines if each.code), 0)
+class _TimedOut(BaseException):
+    """The time is over: no error, so that nothing on the way takes it for one and tries again."""
 
 
+@contextmanager
+def _limited(timeout_s: float | None) -> Iterator[None]:
+    """Raises `_TimedOut` in the middle of what is done when that time is over. None: no limit."""
+    if timeout_s is None:
+        yield
+        return
+
+    def over(number: int, frame: object) -> None:
+        del number, frame
+        raise _TimedOut
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, max(timeout_s, SHORTEST_S))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+SHORTEST_S = 0.001
+"""A timer of nothing would never go off."""
 MOST_TOLD = 1000
 """Tasks of an array of which each has a line when all have ended."""
 
@@ -85,22 +94,37 @@ class _Ended(NamedTuple):
     code: int
 
 
-async def _ended(client: "Verbs", name: str, *, running: bool) -> list[_Ended]:
+async def _wait(client: "Verbs", *, left: dict[str, None], running: bool) -> list[_Ended]:
+    """Wait for one after the other, which is as long as for the last; all are looked up first, so that a wrong name is told at once."""
+    found = {name: await _found(client, name) for name in left}
+    ended = list[_Ended]()
+    for name, meant in found.items():
+        ended += await _ended(client, name, meant, running=running)
+        del left[name]
+    return ended
+
+
+async def _found(client: "Verbs", name: str) -> Job | list[JobRow] | None:
+    """The job of that name, the steps of a pipeline of that name, or None for several tasks of an array."""
+    try:
+        return None if len(read_address(name).indices) > 1 else (await client.job(name)).job
+    except NotFound as error:
+        return await steps_of(client, name, error)
+
+
+async def _ended(
+    client: "Verbs", name: str, meant: Job | list[JobRow] | None, *, running: bool
+) -> list[_Ended]:
     """What a name means, once all of it has ended, or runs. An array is asked about as a whole; only what did not succeed is looked at by itself."""
     from federator.client import JobFilter
 
-    try:
-        found = None if len(read_address(name).indices) > 1 else (await client.job(name)).job
-    except NotFound as error:
-        steps = await steps_of(client, name, error)
-        ends = await asyncio.gather(*(_ended(client, step.id, running=running) for step in steps))
-        return [each for of_step in ends for each in of_step]
-    if found is None or not names_array(name, found):
-        details = await asyncio.gather(
-            *(client.wait(job, running=running) for job in await client.tasks(name))
-        )
-        return [_Ended(_told(each.job), exit_of(each.job) if each.job.terminal else 0) for each in details]
-    array = await client.wait_all(found.array or "", running=running)
+    if isinstance(meant, list):
+        steps = [(step.id, (await client.job(step.id)).job) for step in meant]
+        return [each for id_, job in steps for each in await _ended(client, id_, job, running=running)]
+    if meant is None or not names_array(name, meant):
+        jobs = [(await client.wait(job, running=running)).job for job in await client.tasks(name)]
+        return [_Ended(_told(job), exit_of(job) if job.terminal else 0) for job in jobs]
+    array = await client.wait_all(meant.array or "", running=running)
     if array.finished_at is None:
         return [_Ended(_added_up(array), 0)]
     if sum(array.tasks.values()) > MOST_TOLD:

@@ -119,13 +119,15 @@ class BlockingTransport(Transport):
 
         assert target.hostname is not None
         port = target.port or 443
-        made = http.client.HTTPSConnection(target.hostname, port, timeout=timeout_s, context=self._context())
+        made = http.client.HTTPSConnection(
+            target.hostname, port, timeout=timeout_s, context=self._way.context()
+        )
         made.auto_open = 0
         outer = self._opened(proxy, tls=True, timeout_s=timeout_s).sock
         assert isinstance(outer, ssl.SSLSocket)
         try:
             open_tunnel(outer, target.hostname, port, _proxy_login(proxy))
-            made.sock = NestedTls(outer, self._context(), target.hostname)
+            made.sock = NestedTls(outer, self._way.context(), target.hostname)
         except BaseException:
             outer.close()
             raise
@@ -137,7 +139,7 @@ class BlockingTransport(Transport):
         assert to.hostname is not None
         port = to.port or (443 if to.scheme == "https" else 80)
         made = (
-            http.client.HTTPSConnection(to.hostname, port, timeout=timeout_s, context=self._context())
+            http.client.HTTPSConnection(to.hostname, port, timeout=timeout_s, context=self._way.context())
             if tls
             else http.client.HTTPConnection(to.hostname, port, timeout=timeout_s)
         )
@@ -152,9 +154,6 @@ class BlockingTransport(Transport):
         assert isinstance(made.sock, socket.socket)
         made.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return made
-
-    def _context(self) -> ssl.SSLContext:
-        return self._way.context() or ssl.create_default_context()
 
     async def _sent(
         self, asked: int, connection: http.client.HTTPConnection, request: Request

@@ -50,6 +50,7 @@ class Way:
         self._ca_field = ca_field
         self._server_field = server_field
         self._context: ssl.SSLContext | None = None
+        self._known: ssl.SSLContext | None = None
         self._read_at: tuple[int, int, int] | None = None
         if proxy and proxy != NO_PROXY:
             _check_proxy(proxy, proxy_field)
@@ -58,14 +59,23 @@ class Way:
         for name in ("http_proxy", "https_proxy"):
             if name in self._environ:
                 _check_proxy(self._environ[name], name.upper())
-        self.context()
+        self._named_authority()
 
     def options(self, url: str) -> Options:
-        """For a request to this URL."""
-        return Options(ssl=self.context() or True, proxy=self.proxy(url))
+        """For a request to this URL. Where no TLS is on the way nobody's certificates are read."""
+        proxy = self.proxy(url)
+        tls = url.startswith("https:") or (proxy or "").startswith("https:")
+        return Options(ssl=self.context() if tls else True, proxy=proxy)
 
-    def context(self) -> ssl.SSLContext | None:
-        """Who is believed; None: whom this machine believes. Raises `Invalid` when the file cannot be used."""
+    def context(self) -> ssl.SSLContext:
+        """Who is believed: the one that was named, or whom this machine believes. Raises `Invalid` when the file cannot be used."""
+        if named := self._named_authority():
+            return named
+        if self._known is None:
+            self._known = ssl.create_default_context()
+        return self._known
+
+    def _named_authority(self) -> ssl.SSLContext | None:
         if not self._ca or (PEM in self._ca and self._context is not None):
             return self._context
         try:

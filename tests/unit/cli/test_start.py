@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 
 from federator.cli.app import VERBS
 from federator.model.plans import Explanation
@@ -42,7 +43,7 @@ for where in sorted({where.partition(":")[0] for verbs in VERBS.values() for whe
     assert os.wait()[1] == 0, where
 """
 SLOWER = {
-    **{each: {"asyncio"} for each in ("attached", "copy", "notebook", "operator", "serve", "ssh", "store", "tunnels", "wait")},
+    **{each: {"asyncio"} for each in ("attached", "copy", "notebook", "operator", "serve", "ssh", "store", "tunnels")},
     "ledger": {"yaml"}, "policies": {"yaml"}, "run": {"asyncio", "yaml"}, "solver": {"federator.solving", "yaml"},
 }  # fmt: skip
 """What modules of verbs import besides: those that hold a connection, and those that read files."""
@@ -68,6 +69,7 @@ def started(fake: FakeDispatcher, *words: str) -> tuple[int, set[str]]:
         (("logs", "train"), 380),
         (("explain", "train"), 380),
         (("usage",), 380),
+        (("wait", "train", "--for", "running"), 380),
         (("submit", "job.json"), 440),
     ],
 )
@@ -91,17 +93,31 @@ def test_a_simple_verb_imports_little(
     assert len(modules) <= most, sorted(modules)
 
 
-@pytest.mark.parametrize(
-    ("words", "most"), [(("wait", "train"), 540), (("exec", "train", "--", "true"), 560)]
-)
-def test_a_verb_that_holds_a_connection_imports_a_client_for_it_and_no_tables(
-    fake: FakeDispatcher, words: tuple[str, ...], most: int
-) -> None:
-    for route in ("GET /v1/jobs/train", "GET /v1/jobs/job-1"):
-        fake.answer(route, detail())
-    _, modules = started(fake, *words)
+def test_a_verb_that_holds_a_connection_imports_a_client_for_it_and_no_tables(fake: FakeDispatcher) -> None:
+    _, modules = started(fake, "exec", "train", "--", "true")
     assert modules & (HEAVY | {"federator.cli.jobs"}) == {"aiohttp", "asyncio"}
-    assert len(modules) <= most, len(modules)
+    assert len(modules) <= 560, len(modules)
+
+
+def test_no_certificates_are_read_where_no_tls_is_used(tmp_path: Path) -> None:
+    """Importing aiohttp reads those that this machine knows, twice: 50 ms."""
+    authority = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(authority)
+    program = """
+import gc, os, ssl
+from federator.cli.session import HERE, open_client
+open_client(HERE)
+found = [each for each in gc.get_objects() if isinstance(each, ssl.SSLContext)]
+print(len(found) > 0, sum(each.cert_store_stats()["x509"] for each in found), "SSL_CERT_DIR" in os.environ)
+print(ssl.create_default_context().cert_store_stats()["x509"] > 0)
+"""
+    environment = os.environ | {"SSL_CERT_FILE": str(authority)}
+    environment.pop("SSL_CERT_DIR", None)
+    words = [sys.executable, "-c", program]
+    ran = subprocess.run(
+        words, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert ran.stdout.splitlines() == ["True 0 False", "True"]
 
 
 def test_a_job_that_nobody_follows_is_submitted_without_an_event_loop(fake: FakeDispatcher) -> None:

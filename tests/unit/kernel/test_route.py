@@ -32,7 +32,7 @@ SET = {"HTTPS_PROXY": PROXY, "http_proxy": "http://plain.test:8080"}
 )
 def test_the_environment_says_which_proxy(url: str, no_proxy: str, proxy: str | None) -> None:
     way = Way(environ=SET | {"NO_PROXY": no_proxy})
-    assert way.options(url) == {"ssl": True, "proxy": proxy}
+    assert way.proxy(url) == way.options(url)["proxy"] == proxy
 
 
 def test_a_named_proxy_goes_before_the_environment_and_so_does_none() -> None:
@@ -59,8 +59,7 @@ def test_an_authority_is_a_file_or_text_and_a_file_is_read_again_when_it_changes
     assert before is way.context()
     second.cert_pem.write_to_path(file)
     after = way.context()
-    assert isinstance(after, ssl.SSLContext)
-    assert after.get_ca_certs() != before.get_ca_certs()  # type: ignore[union-attr]
+    assert after.get_ca_certs() != before.get_ca_certs()
     file.unlink()
     assert way.context() is after
     inline = Way(ca=second.cert_pem.bytes().decode()).context()
@@ -76,3 +75,15 @@ def test_a_file_that_cannot_be_believed_is_named(tmp_path: Path, content: bytes 
     with pytest.raises(Invalid, match=r"ca\.pem") as refused:
         Way(ca=str(file), ca_field="$.ca")
     assert (refused.value.field, bool(refused.value.remedy)) == ("$.ca", True)
+
+
+def test_authorities_are_read_only_for_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    way = Way(environ={"http_proxy": "https://proxy.test"})
+    assert Way().options("http://centre.test")["ssl"] is True
+    for url in ("https://centre.test", "http://centre.test"):  # the other by a proxy that speaks TLS
+        believed = way.options(url)["ssl"]
+        assert isinstance(believed, ssl.SSLContext)
+        assert believed.cert_store_stats()["x509"] == 1
