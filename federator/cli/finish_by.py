@@ -15,7 +15,7 @@ from federator.kernel.quantities import cents_up, format_instant, parse_usd
 from federator.model.plans import PricePoint
 
 if TYPE_CHECKING:
-    from federator.model.plans import Explanation
+    from federator.model.plans import ArrayPreview, Explanation
     from federator.wire.http import Preview
 
 By = Annotated[
@@ -26,8 +26,6 @@ By = Annotated[
 ]
 Agree = Annotated[bool, Parameter(name=("-y", "--yes"), negative="", help="With --by: agree to its price.")]
 FREE_USD = 0.005
-MOST_TASKS = 2000
-"""Of an array whose price is told; the dispatcher says nothing of a larger one."""
 
 
 def with_terms(
@@ -45,12 +43,6 @@ def with_terms(
     asked = {**document, "deadline": format_instant(by_at)}
     asked.pop("finish_within", None)
     first = _preview(asked, connection)
-    if document.get("array") and first.array is None:
-        raise Invalid(
-            f"is not about an array of over {MOST_TASKS} tasks, nor about one of which only some run at once",
-            field="--by",
-            remedy="write deadline and max_cost into the file",
-        )
     points = first.explanation.curve
     in_time = sorted((p for p in points if p.finish_at <= by_at), key=lambda each: each.cost_usd)
     if not in_time:
@@ -88,7 +80,14 @@ def _late(planned: "Preview", by_at: float) -> str:
     if array.in_time == array.tasks:
         return ""
     last = f", and the last by {instant(array.finish_at)}" if array.finish_at is not None else ""
-    return f"{array.in_time} of {array.tasks} tasks would be done by {instant(by_at)}{last}"
+    return (
+        f"{array.in_time} of {array.tasks} tasks would be done by {instant(by_at)}{last}{_estimated(array)}"
+    )
+
+
+def _estimated(array: "ArrayPreview") -> str:
+    """That it is no more than an estimate, and of what; empty where all tasks were planned."""
+    return f"; an estimate from a plan of {array.planned} tasks" if array.planned < array.tasks else ""
 
 
 def _terms(planned: "Preview", point: PricePoint, later: list[PricePoint]) -> str:
@@ -100,7 +99,9 @@ def _terms(planned: "Preview", point: PricePoint, later: list[PricePoint]) -> st
     each_usd = cents_up(point.at_most_usd)
     most = f" (at most {usd(each_usd)} for each, {usd(each_usd * array.tasks)} in all)" if each_usd else ""
     price = "free" if array.cost_usd <= FREE_USD else usd(array.cost_usd)
-    return f"all {array.tasks} tasks done by {instant(array.finish_at or 0.0)}: {price}{most}"
+    return (
+        f"all {array.tasks} tasks done by {instant(array.finish_at or 0.0)}: {price}{most}{_estimated(array)}"
+    )
 
 
 def _limited(point: PricePoint, document: Mapping[str, object]) -> PricePoint:

@@ -262,6 +262,8 @@ class ArrayPreview(msgspec.Struct, frozen=True, kw_only=True):
     """All tasks of an array that is not submitted yet, as one plan has them."""
 
     tasks: int
+    planned: int = 0
+    """So many of them were planned; fewer than all where there are too many, or only some may run at once. What is said of the rest, which is taken to follow in their places, is an estimate."""
     finish_at: float | None
     """When the last of them is done; None: that is not known of each."""
     in_time: int | None

@@ -93,6 +93,7 @@ declare namespace Api {
   }
   interface ArrayPreview {
     tasks: number;
+    planned: number;
     finish_at: number | null;
     in_time: number | null;
     rented: number;

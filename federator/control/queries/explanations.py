@@ -27,7 +27,7 @@ from federator.model.reasons import Behind
 from federator.model.snapshot import Problem
 from federator.planning.explanations.explain import Aftermath, explain_waiting
 from federator.planning.explanations.higher_priority import PriorityTrials, with_advice
-from federator.planning.plans.array_preview import MOST_TASKS, preview_array
+from federator.planning.plans.array_preview import preview_array
 from federator.planning.plans.preview import preview
 from federator.planning.wording.told import because_of, told_waiting
 from federator.wire.http import Preview
@@ -265,14 +265,20 @@ class Explainer:
         problem = Problem(snapshot=seen)
         explanation = await asyncio.to_thread(preview, problem, view)
         array = None
-        if 0 < tasks <= MOST_TASKS and job.at_once is None:
+        if tasks:
             curve = explanation.curve
             owned_usd = min((each.cost_usd for each in curve if each.market is Market.OWNED), default=0.0)
             rented_usd = min(
                 (each.cost_usd for each in curve if each.market is not Market.OWNED), default=0.0
             )
             array = await asyncio.to_thread(
-                preview_array, problem, view, tasks, owned_usd=owned_usd, rented_usd=rented_usd
+                preview_array,
+                problem,
+                view,
+                tasks,
+                at_once=job.at_once,
+                owned_usd=owned_usd,
+                rented_usd=rented_usd,
             )
         cost_usd = explanation.burst.cost_usd if explanation.burst else None
         run_time = self._observer.jobs.run_time(job, spec)

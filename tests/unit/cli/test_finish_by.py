@@ -57,7 +57,10 @@ def asked(fake: FakeDispatcher) -> FakeDispatcher:
         told = Explanation(
             job="", status="PENDING", because="as told", curve=(SOON, LATER), expected_finish_at=end_at
         )
-        array = _forty(rented=given.get("value") == "9.40 USD") if given.get("array") == "0-39" else None
+        of = given.get("array", "")
+        array = (
+            _forty(rented=given.get("value") == "9.40 USD", planned=4 if "%" in of else 40) if of else None
+        )
         return web.Response(body=msgspec.json.encode(Preview("train", "default", told, array=array)))
 
     fake.handle("POST /v1/preview", preview)
@@ -65,11 +68,16 @@ def asked(fake: FakeDispatcher) -> FakeDispatcher:
     return fake
 
 
-def _forty(*, rented: bool) -> ArrayPreview:
+def _forty(*, rented: bool, planned: int) -> ArrayPreview:
     """An array of which one task is done in time for nothing, and all only where some are rented for."""
     end_at, usd = (SOON.finish_at, 170.828) if rented else (LATER.finish_at + 2 * HOUR, 0.0)
     return ArrayPreview(
-        tasks=40, finish_at=end_at, in_time=40 if rented else 12, rented=28 * rented, cost_usd=usd
+        tasks=40,
+        planned=planned,
+        finish_at=end_at,
+        in_time=40 if rented else 12,
+        rented=28 * rented,
+        cost_usd=usd,
     )
 
 
@@ -118,8 +126,6 @@ def test_what_cannot_be_done_by_then_is_refused_with_when_it_can(
     assert "at any price" in ran.err
     assert "6.10 USD" in ran.err
     assert not fake.of("POST /v1/jobs")
-    of_some = federator("submit", job_yaml, "--array", "0-3%2", "--by", "4h")
-    assert (of_some.code, "only some run at once" in of_some.err) == (2, True)
 
 
 def test_of_an_array_the_price_is_that_of_all_tasks(
@@ -130,6 +136,9 @@ def test_of_an_array_the_price_is_that_of_all_tasks(
     assert "170.83 USD (at most 9.40 USD for each, 376.00 USD in all)" in ran.err
     sent = json.loads(fake.of("POST /v1/jobs")[0].body)
     assert (sent["max_cost"], sent["value"], sent["array"]) == ("9.40 USD", "9.40 USD", "0-39")
+    assert "estimate" not in ran.err
+    some = federator("submit", job_yaml, "--array", "0-39%4", "--by", "4h", "--yes")
+    assert "376.00 USD in all); an estimate from a plan of 4 tasks" in some.err
     with Path(job_yaml).open("a") as file:
         file.write("value: 1 USD\n")
     late = federator("submit", job_yaml, "--array", "0-39", "--by", "4h", "--yes")
