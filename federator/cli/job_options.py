@@ -62,6 +62,14 @@ class JobOptions:
             help="Files to collect at the end, such as 'results/**'; fetch them with `federator download`.",
         ),
     ] = ()
+    site: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            help="Only at this site, where you have a reason to choose; may be given several times.",
+        ),
+    ] = ()
     name: Annotated[str | None, Parameter(help="Name of the job; else that of the program.")] = None
     queue: Annotated[str | None, Parameter(help="Path of the queue; else your default one.")] = None
     priority: Annotated[int | None, Parameter(help="0 to 100.")] = None
@@ -119,6 +127,7 @@ class JobOptions:
         given["resources"] = {
             name: getattr(self, name) for name in RESOURCES if getattr(self, name) is not None
         }
+        given["placement"] = {"sites": list(self.site)} if self.site else {}
         given["env"] = dict(_assignment(word) for word in self.env)
         given["outputs"] = list(self.outputs)
         given["notify"] = [each.strip() for word in self.notify for each in word.split(",")]
@@ -134,10 +143,10 @@ class JobOptions:
         read_job({"run": "true", **self.fields()}, now=0.0)
 
     def over(self, document: Mapping[str, object]) -> dict[str, object]:
-        """A job file with what is said here put over it; `env` and `resources` are joined. Raises `Invalid`."""
+        """A job file with what is said here put over it; `env`, `resources` and `placement` are joined. Raises `Invalid`."""
         given = self.fields()
         joined = {**document, **given}
-        for name in ("resources", "env"):
+        for name in ("resources", "env", "placement"):
             before, more = document.get(name), given.get(name)
             if isinstance(before, Mapping) and isinstance(more, Mapping):
                 if name == "resources" and (other := {"any_of", "ordered"} & set(before)):

@@ -1,10 +1,11 @@
 """What happens in the federation test, once, and what is known of it in the end.
 
-Gangs fill every site. A job with a deadline comes which its site would make too late: a machine is rented for it. Then some sites are cut off until their
+Gangs fill every site, and at two of them a job is entered by command. A job with a deadline comes which its site would make too late: a machine is rented for it. Then some sites are cut off until their
 gangs have ended, agents are killed with `kill -9`, and so is a member of etcd; when all of that is mended, one site is drained, the dispatcher is killed
 as well, and the site taken back. All the while small jobs come, and in the end more of them at once than there are GPUs. Nothing here judges: `Evidence` has what the tests look at.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from federator.model.capacity import LEASE_ENDED, Instance
 from federator.model.events import Event
 from federator.wire.http import JobRow, LeaseRow
 from federator_providers.local import provider as local_provider
+from tests.federation.inside import CLUSTERS, NAME, Inside, enter
 from tests.federation.world import Submitted, World, federated
 from tests.kills.judge import Attempt
 
@@ -46,6 +48,7 @@ class Evidence:
     due: str = ""
     undue: str = ""
     """The same job with and without a deadline; the site of both was full. The one without may not use the cloud."""
+    inside: dict[str, Inside] = field(default_factory=dict)
     away: dict[str, Away] = field(default_factory=dict)
     drained: str = ""
     probe: str = ""
@@ -74,8 +77,8 @@ async def tell(folder: Path, say: Callable[[str], None]) -> Evidence:
     async with federated(folder) as world:
         told = Evidence(submitted=world.submitted)
         say(f"ready: {', '.join(world.sites)}")
-        await _fill(world, told)
-        say("full of gangs")
+        await asyncio.gather(_fill(world, told), _enter(world, told))
+        say("full of gangs, and entered")
         await _break(world, told, say)
         await world.over([*told.gangs.values(), told.due, told.undue])
         say("mended, and all gangs over")
@@ -105,6 +108,17 @@ async def _fill(world: World, told: Evidence) -> None:
         return bool(await world.admin.leases())
 
     await world.until(rented, "a machine for the deadline")
+
+
+async def _enter(world: World, told: Evidence) -> None:
+    """A job at each cluster is entered by command, beside the gangs: it needs no GPU."""
+    environ = world.federation.processes.environment | {
+        "FEDERATOR_SERVER": world.federation.server,
+        "FEDERATOR_TOKEN": world.federation.admin_token,
+    }
+    sites = [site for site in CLUSTERS if site in world.sites]
+    entered = (asyncio.to_thread(enter, world.folder / f"home-{site}", environ, site) for site in sites)
+    told.inside = dict(zip(sites, await asyncio.gather(*entered), strict=True))
 
 
 async def _break(world: World, told: Evidence, say: Callable[[str], None]) -> None:
@@ -196,7 +210,7 @@ async def _gather(world: World, told: Evidence) -> None:
     settings = provider_settings(world.federation.machines, ("none",))["settings"]
     provider = local_provider(PROVIDER, settings, world.federation.clock)
     told.bill = list(await provider.instances(FEDERATION))
-    told.rows = await world.rows()
+    told.rows = {job: row for job, row in (await world.rows()).items() if not row.name.startswith(NAME)}
     told.history = {job: await world.admin.history(job) for job in told.submitted}
     told.attempts = world.attempts()
     told.where = world.where()

@@ -11,6 +11,7 @@ import pytest
 from federator.cli.demo.world import CLOUD_SITE
 from federator.model.jobs import JobStatus
 from tests.federation.grounds import GROUNDS
+from tests.federation.inside import CLUSTERS
 from tests.federation.story import CUT, Evidence, tell
 from tests.kills.judge import Attempt, check_bill, judge
 from tests.testbeds.required import need
@@ -90,6 +91,17 @@ def test_a_site_that_is_cut_off_goes_on_alone(site: str, told: Evidence) -> None
 @each_site
 def test_no_site_is_idle_while_jobs_wait(site: str, told: Evidence) -> None:
     assert site in set(itertools.chain.from_iterable(map(told.at, told.flood)))
+
+
+@pytest.mark.parametrize("site", CLUSTERS, indirect=True)
+def test_a_job_at_a_cluster_is_entered_by_command(site: str, told: Evidence) -> None:
+    """Its terminal outlives the client that has opened it, at a cluster as on a host of its own."""
+    inside = told.inside[site]
+    assert inside.executed == (7, b"from here\n", b"wrong\n")
+    assert (inside.copied_out, inside.copied_in) == (f"{site}\n", "mine\n")
+    assert inside.answered == b"SHOUT"
+    assert inside.by_ssh == (9, b"by ssh\n")
+    assert inside.left_with == 5
 
 
 def test_a_machine_is_rented_for_the_deadline_alone(told: Evidence) -> None:

@@ -13,7 +13,7 @@ from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.conftest import Command
 from tests.unit.cli.test_commands import explanation
 
-FILE = "run: x\nenv: {A: '1', B: '2'}\nresources: {gpus: 2, cpus: 4}\nfinish_within: 2h\npriority: 10\n"
+FILE = "run: x\nenv: {A: '1', B: '2'}\nresources: {gpus: 2, cpus: 4}\nfinish_within: 2h\npriority: 10\nplacement: {sites: [a], kinds: [cloud]}\n"
 
 
 @pytest.fixture
@@ -39,6 +39,8 @@ def test_options_go_before_what_the_file_says(
         "0-9%2",
         "--licenses",
         "matlab:2,ansys",
+        "--site",
+        "north",
     )
     assert federator("submit", "-f", job_yaml, *words).code == 0
     assert json.loads(fake.heard[0].body) == {
@@ -50,6 +52,7 @@ def test_options_go_before_what_the_file_says(
         "after": {"any": ["y"]},
         "array": "0-9%2",
         "licenses": {"matlab": 2, "ansys": 1},
+        "placement": {"sites": ["north"], "kinds": ["cloud"]},
     }
     before = time.time()
     assert federator("submit", "-f", job_yaml, "--deadline", "2h").code == 0
