@@ -16,6 +16,7 @@ from federator.cli.demo.world import CLOUD_SITE, PROVIDER, provider_settings
 from federator.model.capacity import LEASE_ENDED, Instance
 from federator.model.events import Event
 from federator.wire.http import JobRow, LeaseRow
+from federator.wire.usage import UsageReport
 from federator_providers.local import provider as local_provider
 from tests.federation.inside import CLUSTERS, NAME, Inside, enter
 from tests.federation.world import Submitted, World, federated
@@ -46,6 +47,7 @@ class Evidence:
     gangs: dict[str, str] = field(default_factory=dict)
     """By site, the gang that filled it while things went wrong."""
     due: str = ""
+    price: str = ""
     undue: str = ""
     """The same job with and without a deadline; the site of both was full. The one without may not use the cloud."""
     inside: dict[str, Inside] = field(default_factory=dict)
@@ -64,6 +66,8 @@ class Evidence:
     where: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     leases: list[LeaseRow] = field(default_factory=list)
     bill: list[Instance] = field(default_factory=list)
+    usage: UsageReport | None = None
+    ledger_usd: float = 0.0
     left: list[str] = field(default_factory=list)
 
     def at(self, job: str) -> set[str]:
@@ -102,7 +106,7 @@ async def _fill(world: World, told: Evidence) -> None:
     await world.living({job: world.submitted[job].nodes for job in told.gangs.values()})
     told.undue = await world.submit(10, sites=["duo"])
     # Later than a machine takes, but no later than that: nothing is gained by waiting any longer before one is rented.
-    told.due = await world.submit(10, sites=["duo", CLOUD_SITE], finish_within="75s")
+    told.due, told.price = await world.buy(10, "75s", sites=["duo", CLOUD_SITE])
 
     async def rented() -> bool:
         return bool(await world.admin.leases())
@@ -112,12 +116,8 @@ async def _fill(world: World, told: Evidence) -> None:
 
 async def _enter(world: World, told: Evidence) -> None:
     """A job at each cluster is entered by command, beside the gangs: it needs no GPU."""
-    environ = world.federation.processes.environment | {
-        "FEDERATOR_SERVER": world.federation.server,
-        "FEDERATOR_TOKEN": world.federation.admin_token,
-    }
     sites = [site for site in CLUSTERS if site in world.sites]
-    entered = (asyncio.to_thread(enter, world.folder / f"home-{site}", environ, site) for site in sites)
+    entered = (asyncio.to_thread(enter, world.folder / f"home-{site}", world.environ, site) for site in sites)
     told.inside = dict(zip(sites, await asyncio.gather(*entered), strict=True))
 
 
@@ -209,6 +209,11 @@ async def _gather(world: World, told: Evidence) -> None:
         told.left = left
     settings = provider_settings(world.federation.machines, ("none",))["settings"]
     provider = local_provider(PROVIDER, settings, world.federation.clock)
+    told.usage = await world.admin.usage(by=("site", "month"), everybody=True)
+    lines = await world.admin.ledger()
+    while more := await world.admin.ledger(after=lines[-1].id):
+        lines += more
+    told.ledger_usd = sum(line.usd for line in lines)
     told.bill = list(await provider.instances(FEDERATION))
     told.rows = {job: row for job, row in (await world.rows()).items() if not row.name.startswith(NAME)}
     told.history = {job: await world.admin.history(job) for job in told.submitted}

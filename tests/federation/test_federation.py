@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 import sys
 import time
 from collections import defaultdict
@@ -113,6 +114,17 @@ def test_a_machine_is_rented_for_the_deadline_alone(told: Evidence) -> None:
     assert lease.evidence.deadline_at is not None
     assert lease.evidence.home_finish_at is not None
     assert lease.evidence.home_finish_at > lease.evidence.deadline_at >= lease.evidence.burst_finish_at
+
+
+def test_the_price_of_the_deadline_was_told_and_agreed_to(told: Evidence) -> None:
+    assert re.search(r"done by .*: [0-9.]+ USD \(at most [0-9.]+ USD\)", told.price)
+
+
+def test_what_was_used_adds_up_to_the_ledger_to_the_cent(told: Evidence) -> None:
+    assert told.usage is not None
+    assert sum(row.rented_usd for row in told.usage.rows) > 0
+    used_usd = sum(row.usd for row in told.usage.rows)
+    assert round(used_usd, 2) == round(told.usage.total.usd, 2) == round(told.ledger_usd, 2)
 
 
 def test_all_that_was_rented_is_given_back_and_billed_as_we_have_it(told: Evidence) -> None:

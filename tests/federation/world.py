@@ -5,10 +5,14 @@ on real time. What is judged is what each rank has written down for itself (`bea
 """
 
 import asyncio
+import json
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,6 +109,13 @@ class Submitted(NamedTuple):
     sites: tuple[str, ...] = ()
 
 
+class Bought(NamedTuple):
+    """An acknowledged job, and what was said of its price."""
+
+    job: str
+    told: str
+
+
 class World:
     """The federation, its sites by name, and the jobs that it has acknowledged."""
 
@@ -126,8 +137,33 @@ class World:
         self, beats: int, *, gate: str = "", sites: Sequence[str] = (), **fields: Any
     ) -> tuple[str, ...]:
         """The same for arrays; their tasks."""
+        job = self._job(beats, gate=gate, sites=sites, **fields)
+        jobs = (await self.admin.submit(job)).jobs
+        self.submitted |= dict.fromkeys(jobs, Submitted(int(job.get("nodes", 1)), tuple(sites)))
+        return jobs
+
+    async def buy(self, beats: int, by: str, *, sites: Sequence[str]) -> Bought:
+        """A job that is submitted by command for what it costs to be done by then."""
+        file = self.folder / "bought.json"
+        file.write_text(json.dumps(self._job(beats, sites=sites)))
+        words = [sys.executable, "-m", "federator", "submit", str(file), "--by", by, "--yes"]
+        run = partial(subprocess.run, words, env=self.environ, capture_output=True, text=True, check=False)
+        ran = await asyncio.to_thread(run)
+        assert ran.returncode == 0, ran.stderr
+        job = ran.stdout.split()[0]
+        self.submitted[job] = Submitted(1, tuple(sites))
+        return Bought(job, ran.stderr)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Of somebody who uses it by command."""
+        federation = self.federation
+        asked = {"FEDERATOR_SERVER": federation.server, "FEDERATOR_TOKEN": federation.admin_token}
+        return federation.processes.environment | asked
+
+    def _job(self, beats: int, *, gate: str = "", sites: Sequence[str] = (), **fields: Any) -> Document:
         words = shlex.join([str(self.journal), str(beats), *([str(self.folder / gate)] if gate else [])])
-        job = {
+        return {
             "name": gate or "beat",
             "run": f"set -- {words}\n{BEAT.read_text()}",
             "resources": {"gpus": 1, "cpus": 0.1},
@@ -135,9 +171,6 @@ class World:
             "placement": {"sites": list(sites)} if sites else {"kinds": ["onprem"]},
             **fields,
         }
-        jobs = (await self.admin.submit(job)).jobs
-        self.submitted |= dict.fromkeys(jobs, Submitted(int(job.get("nodes", 1)), tuple(sites)))
-        return jobs
 
     def open_gate(self, gate: str) -> None:
         """What waits for this file may end."""
