@@ -28,8 +28,8 @@ _PARTS = {
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
-async def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
-    """Check everything that can be checked before the handler runs. Raises the named refusal."""
+def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) -> Call:
+    """Check everything that can be checked before anything is looked for. Raises the named refusal."""
     refuse_repeated(request)
     call = Call(core, feeds, request)
     if route.gate is not Gate.OPEN and not core.serving:
@@ -48,8 +48,13 @@ async def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) ->
     call.given = read_query(request, route.query)
     if route.gate is Gate.PERSON and route.roles:
         call.caller.require(*route.roles)
+    return call
+
+
+async def find(call: Call, route: Route, request: web.Request) -> None:
+    """Find the job that the path names, in the archive too, and check how the caller stands to it. Raises the named refusal."""
     if route.path.startswith("/v1/jobs/{id}"):
-        call.about = await core.views.find_any(call.caller, call.path("id"))
+        call.about = await call.core.views.find_any(call.caller, call.path("id"))
         call.relations = _relations(call)
         if route.method != "GET":
             require_no_series(call.about, call.path("id"))
@@ -57,7 +62,6 @@ async def admit(core: Core, feeds: Feeds, route: Route, request: web.Request) ->
         if not call.relations & route.allows:
             raise not_yours(call.job, only_owner=route.allows == {Relation.OWNER})
         _only_while(request, lambda: bool(_relations(call) & route.allows))
-    return call
 
 
 def _only_while(request: web.Request, related: Callable[[], bool]) -> None:

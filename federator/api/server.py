@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from aiohttp import web
 
-from federator.api.access import admit
+from federator.api.access import admit, find
 from federator.api.connections import Connections
 from federator.api.console import add_console
 from federator.api.exchange import json_response
@@ -82,10 +82,11 @@ def _adds_a_line(route: Route) -> bool:
 
 def _serve(core: Core, feeds: Feeds, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
-        call = await admit(core, feeds, route, request)
+        call = admit(core, feeds, route, request)
         if call.who and _adds_a_line(route):
             core.sweeper.retention.refuse_line(call.who.name)
         with request.app[RATES].spend(call.who.name, route.cost) if call.who else nullcontext():
+            await find(call, route, request)
             answer = await route.handler(call)
         if isinstance(answer, web.StreamResponse):
             return answer

@@ -18,7 +18,7 @@ from federator.kernel.errors import Invalid
 from federator.kernel.quantities import format_bytes
 from federator.model.jobs import Job, JobStatus
 from federator.wire.addresses import names_array, one_task
-from federator.wire.http import JobDetail, OutputFile
+from federator.wire.http import ArrayDetail, JobDetail, OutputFile
 from federator.wire.log_times import LogPart
 
 if TYPE_CHECKING:
@@ -152,23 +152,43 @@ def download(
             print("note: there are more; only the first are listed", file=sys.stderr)
         return
 
-    async def fetch(client: "Verbs") -> list[Path] | JobDetail:
+    async def fetch(client: "Verbs") -> list[Path] | JobDetail | ArrayDetail:
         detail = await client.job(job)
         record = detail.job
         if names_array(job, record):
-            assert record.array is not None
-            return await client.download_all(await client.array(record.array), into or Path(record.name))
+            return await client.array(record.array or "")
         if record.status is JobStatus.RUNNING and detail.spec.outputs:
             return detail
         return await client.download(record.id, into or _folder_of(record))
 
     found, _ = ask(connection, fetch)
     runs = isinstance(found, JobDetail)
-    files = _download_so_far(connection, found, into) if isinstance(found, JobDetail) else found
+    if isinstance(found, ArrayDetail):
+        files = _download_tasks(connection, found, into or Path(found.name))
+    else:
+        files = _download_so_far(connection, found, into) if isinstance(found, JobDetail) else found
     for file in files:
         print(_relative(file))
     if not files:
         say("the job has no outputs yet" if runs else "the job has left no outputs")
+
+
+def _download_tasks(connection: Connection, array: ArrayDetail, into: Path) -> list[Path]:
+    import asyncio
+
+    from federator.client.progress import Bars
+
+    bars = Bars()
+
+    async def fetch() -> list[Path]:
+        tell = bars.tell if sys.stderr.isatty() else None
+        async with open_client(connection, progress=tell) as client:
+            return await client.download_all(array, into)
+
+    try:
+        return asyncio.run(fetch())
+    finally:
+        bars.close()
 
 
 def _folder_of(job: Job) -> Path:

@@ -19,6 +19,7 @@ from federator.kernel.quantities import format_duration
 
 if TYPE_CHECKING:
     from federator.client import AsyncClient, Verbs
+    from federator.client.progress import Tell
 
 T = TypeVar("T")
 CONNECTION = Group("Connection", sort_key=90)
@@ -58,7 +59,9 @@ JobName = Annotated[
 HERE = Connection()
 
 
-def open_client(connection: Connection, *, long_patience: bool = False) -> "AsyncClient":
+def open_client(
+    connection: Connection, *, long_patience: bool = False, progress: "Tell | None" = None
+) -> "AsyncClient":
     """A client for these options; with `long_patience` one that goes on trying where nobody answers, and says so."""
     with _without_authorities():
         from federator.client import AsyncClient
@@ -71,6 +74,7 @@ def open_client(connection: Connection, *, long_patience: bool = False) -> "Asyn
         partial(SignIns(os.environ).bearer, settings.server) if settings.signed_in else settings.token,
         patience_s=LONG_PATIENCE_S if long_patience else PATIENCE_S,
         on_wait=_Waiting(long=long_patience).tell,
+        progress=progress,
         ca=settings.ca,
         proxy=settings.proxy,
     )

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -377,13 +377,18 @@ class JobVerbs:
                 yield part
 
     async def download_all(self, array: ArrayDetail, into: Path) -> list[Path]:
-        """Fetch the outputs of all tasks of an array that have any, each below a folder with its index; answers the files written."""
+        """Fetch the outputs of all tasks of an array that have any, each below a folder with its index, a few tasks at once; answers the files written."""
         indices = fields.indices(array.outputs, "outputs") if array.outputs else ()
-        return [
-            file
-            for index in indices
-            for file in await self.download(f"{array.id}[{index}]", into / str(index))
-        ]
+        fetched = 0
+
+        async def fetch(index: int) -> list[Path]:
+            nonlocal fetched
+            files = await self._fetched(f"{array.id}[{index}]", into / str(index), lambda *_: None)
+            fetched += 1
+            self._tell(f"downloaded {fetched} of {len(indices)} tasks")
+            return files
+
+        return [file for files in await self.transport.each(fetch, indices) for file in files]
 
     async def outputs(self, job: str) -> OutputList:
         """Which files were collected of a job, with their sizes. Raises `NotFound` where there are none."""
@@ -391,11 +396,15 @@ class JobVerbs:
 
     async def download(self, job: str, into: Path | str) -> list[Path]:
         """Fetch the job's outputs and unpack them below `into`; answers the files written. The archive is on the same disk meanwhile, in a file without a name. Raises `TooLarge` where there is no room for it."""
+        return await self._fetched(job, Path(into), partial(self._tell, "downloading"))
+
+    async def _fetched(self, job: str, into: Path, tell: Callable[[int, int], None]) -> list[Path]:
+        """Outputs as `download` fetches them; `tell` hears of how many bytes so many have come."""
         from tempfile import TemporaryFile
 
         from federator.client.workdir import nearest_folder, refuse_without_room, unpack
 
-        folder = nearest_folder(Path(into))
+        folder = nearest_folder(into)
         with TemporaryFile(prefix=".federator-download-", dir=folder) as archive:
 
             async def once() -> None:
@@ -407,11 +416,11 @@ class JobVerbs:
                     refuse_without_room(folder, total)
                     async for chunk in response.chunks():
                         archive.write(chunk)
-                        self._tell("downloading", archive.tell(), total)
+                        tell(archive.tell(), total)
 
             await self.transport.patiently(once)
             archive.seek(0)
-            return await self.transport.offload(unpack, archive, Path(into))
+            return await self.transport.offload(unpack, archive, into)
 
 
 def read_job_mapping(job: JobFile | str) -> JobFile:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,6 +16,9 @@ from federator.retry import Waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+AT_ONCE = 4
+"""Requests for one call: enough to hide the waits in between, and few enough to leave others their turn."""
 MOST_CONNECTIONS = 100
 """More than the tunnels that a person may have, so that it is the dispatcher that says when there are too many."""
 
@@ -38,6 +41,23 @@ class PooledTransport(Transport):
     async def offload(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Do it in a thread."""
         return await asyncio.to_thread(work, *args, **kwargs)
+
+    async def each(self, work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+        """The answers for all of these, in their order; `AT_ONCE` at a time. The first error ends the rest."""
+        left, answers = iter(enumerate(items)), dict[int, R]()
+
+        async def take() -> None:
+            for number, item in left:
+                answers[number] = await work(item)
+
+        takers = [asyncio.ensure_future(take()) for _ in range(AT_ONCE)]
+        try:
+            await asyncio.gather(*takers)
+        finally:
+            for taker in takers:
+                taker.cancel()
+            await asyncio.gather(*takers, return_exceptions=True)
+        return [answers[number] for number in sorted(answers)]
 
     @asynccontextmanager
     async def _exchange(self, asked: int, request: Request) -> AsyncIterator[Answer]:

@@ -12,7 +12,7 @@ blocking one never suspend, and `blocking.finish` runs such a verb to its end.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from os import fstat
@@ -270,6 +270,10 @@ class Transport(ABC):
         pause_s = BACKOFF.pause_s(failures)
         await self.sleep(pause_s)
         return pause_s
+
+    async def each(self, work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+        """The answers for all of these, in their order: one after the other, unless several requests may be under way."""
+        return [await work(item) for item in items]
 
     async def sleep(self, seconds: float) -> None:
         """Wait this long."""

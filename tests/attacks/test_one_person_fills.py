@@ -276,6 +276,7 @@ async def test_a_rate_of_requests(rig: Rig) -> None:
     answer = await submitted(rig, "ada")
     refused(answer, "user ada has sent too many requests", "limits.person_rate")
     assert len(rig.world.core.records.jobs) == 1, "refused before anything is done"
+    assert (await rig.ask("GET", "/v1/jobs/nothing/explain", "ada")).status == 429, "and looked for"
     assert (await rig.ask("GET", "/v1/sites", "ada")).status == 200, "looks cost nothing"
     assert (await submitted(rig, "bob")).status == 201
     ticks.now_s += float(answer.headers["Retry-After"])

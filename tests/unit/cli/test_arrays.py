@@ -1,9 +1,13 @@
 """An array as one: in lists, in `show`, run again, and its results."""
 
+import asyncio
 import json
 import tarfile
 from pathlib import Path
 
+from aiohttp import web
+
+from federator.client import pooled
 from federator.wire.http import JobPage, Submitted
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.answers import TIME, an_array, detail, row
@@ -75,6 +79,32 @@ def test_the_outputs_of_all_tasks_come_with_one_command(
         b"1",
         b"2",
     ]
+
+
+def test_a_few_tasks_at_once_are_downloaded(federator: Command, fake: FakeDispatcher, tmp_path: Path) -> None:
+    """The second answer comes only while a third is asked for, and no more than a few are asked for at once."""
+    fake.answer("GET /v1/jobs/sweep", detail(id="job-3", name="sweep", array="job-0", array_index=3))
+    fake.answer("GET /v1/jobs/job-0/array", an_array(outputs="0-9"))
+    with tarfile.open(tmp_path / "archive", "w:gz"):
+        pass
+    asked: list[str] = []
+    most, under_way, second = 0, 0, asyncio.Event()
+
+    async def outputs(request: web.Request) -> web.StreamResponse:
+        nonlocal most, under_way
+        under_way += 1
+        most = max(most, under_way)
+        asked.append(request.path)
+        if len(asked) > 2:
+            second.set()
+        await second.wait()
+        under_way -= 1
+        return web.Response(body=(tmp_path / "archive").read_bytes())
+
+    for index in range(10):
+        fake.handle(f"GET /v1/jobs/job-0[{index}]/outputs", outputs)
+    assert federator("download", "sweep", "--into", str(tmp_path / "all")).code == 0
+    assert (len(asked), 3 <= most <= pooled.AT_ONCE) == (10, True)
 
 
 def test_logs_of_an_array_ask_which_task(federator: Command, fake: FakeDispatcher) -> None:
