@@ -130,7 +130,7 @@ def submit(
 
 
 async def _submit_one(client: "Verbs", jobs: "list[WrittenJob]") -> list[SubmitResult]:
-    from federator.cli.gpu_models import model_note
+    from federator.cli.nowhere import nowhere_note
 
     job = jobs[0]
     with job.told_in_lines():
@@ -139,7 +139,7 @@ async def _submit_one(client: "Verbs", jobs: "list[WrittenJob]") -> list[SubmitR
     if (
         submitted.jobs
         and not submitted.pipeline
-        and (note := await model_note(client, job.document, submitted.jobs[0]))
+        and (note := await nowhere_note(client, job.document, submitted.jobs[0]))
     ):
         print(f"note: {plain(note)}", file=sys.stderr)
     return [SubmitResult(1, submitted=submitted)]

@@ -13,9 +13,9 @@ from federator.cli.attached import document_of, is_given, run_attached
 from federator.cli.exits import FAILED, INTERRUPTED, exit_of
 from federator.cli.explain import show_previews
 from federator.cli.finish_by import Agree, By, with_terms
-from federator.cli.gpu_models import model_note
 from federator.cli.job_options import AS_WRITTEN, NO_FOLDER, JobOptions
 from federator.cli.jobfiles import PLACEHOLDER, WrittenJob
+from federator.cli.nowhere import nowhere_note
 from federator.cli.phrases import plain
 from federator.cli.sanitize import LogOutput
 from federator.cli.session import HERE, LONG_PATIENCE_S, Connection, ask, open_client
@@ -135,7 +135,7 @@ def _is_file_below(path: Path) -> bool:
 
 async def _submit(client: "Verbs", document: dict[str, object], folder: Path | None) -> Submitted:
     submitted = await client.submit(document, workdir=folder)
-    if note := await model_note(client, document, submitted.jobs[0]):
+    if note := await nowhere_note(client, document, submitted.jobs[0]):
         print(f"note: {plain(note)}", file=sys.stderr, flush=True)
     return submitted
 

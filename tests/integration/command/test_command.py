@@ -181,7 +181,7 @@ def test_the_blocking_sdk_too(federation: Federation) -> None:
         assert [site.name for site in client.sites()] == ["north"]
 
 
-def test_a_model_that_nobody_has_is_said_at_once(federation: Federation, tmp_path: Path) -> None:
+def test_a_model_or_a_site_that_is_not_there_is_said_at_once(federation: Federation, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: typo\nrun: x\nresources: {gpus: 'A1000:1'}\n")
     ran = federation.run("submit", str(file))
@@ -192,5 +192,8 @@ def test_a_model_that_nobody_has_is_said_at_once(federation: Federation, tmp_pat
     ran = federation.run("run", "--detach", "--name", "typed", "--gpus", "A1000", "--", "x")
     assert ran.stderr.startswith("note: no site has A1000; A100 would ")
     assert federation.run("cancel", "typed").returncode == 0
-    file.write_text("name: fine\nrun: 'true'\nresources: {gpus: 'A100:1'}\n")
+    ran = federation.run("run", "--detach", "--name", "typed", "--site", "nroth", "--", "x")
+    assert ran.stderr == "note: there is no site nroth (did you mean north?)\n"
+    assert federation.run("cancel", "typed").returncode == 0
+    file.write_text("name: fine\nrun: 'true'\nresources: {gpus: 'A100:1'}\nplacement: {sites: [north]}\n")
     assert "note" not in federation.run("submit", str(file)).stderr
