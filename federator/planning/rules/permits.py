@@ -14,7 +14,7 @@ from federator.planning.kernels.start_cost import machines_usd
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.rules.filters import Answer, FilterContext
 from federator.planning.rules.openings import open_at
-from federator.planning.rules.rulebook import RuleBook, matches
+from federator.planning.rules.rulebook import RuleBook
 
 EAGER = frozenset((BurstMode.THRESHOLD, BurstMode.ALWAYS))
 """Modes that rent whatever it costs."""
@@ -177,5 +177,4 @@ def admits(permit: Filter, at: Candidate) -> bool:
 
 def only_deadlines(book: RuleBook, job: JobView) -> bool:
     """Whether all policies that rent for the job do so to meet its deadline, weighed in money, and for nothing else."""
-    found = (permit for permit in book.permits if matches(permit.scope, job))
-    return not any(permit.for_waiting or permit.mode in EAGER for permit in found)
+    return not any(permit.for_waiting or permit.mode in EAGER for permit in book.permits_about(job))

@@ -5,7 +5,7 @@ selectors and windows, so a rule means the same to filters, prices and caps.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from federator.model.capacity import Market
 from federator.model.datasets import DatasetRule, concerns_data
@@ -73,6 +73,7 @@ class RuleBook:
         self.preemptions = [r for r in rules if isinstance(r, PreemptRule)]
         self.prices = [r for r in rules if isinstance(r, PriceTerm) and open_at(r.window, at)]
         self.datasets = [r for r in rules if isinstance(r, DatasetRule)]
+        self._permits_about: dict[tuple[object, ...], list[Filter]] = {}
         self.closures: dict[tuple[object, ...], tuple[float, float]] = {}
         """What `calendars.closure` has found."""
         self.openings = [r for r in rules if isinstance(r, Opening) and not r.is_over(at)]
@@ -103,9 +104,17 @@ class RuleBook:
             None,
         )
 
+    def permits_about(self, job: JobView) -> list[Filter]:
+        """Burst policies that are about this job; found once for all of whom a scope says the same."""
+        who = (job.queue, job.owner, *sorted(job.labels.items()))
+        if who not in self._permits_about:
+            self._permits_about[who] = [r for r in self.permits if matches(r.scope, job)]
+        return self._permits_about[who]
+
     def permits_for(self, job: JobView, candidate: Candidate) -> list[Filter]:
-        """Burst policies that are about this job and this place, whatever their window, mode and price say."""
-        return [r for r in _about(self.permits, job, candidate) if self.leaves_with(r, job)]
+        """Those that are about this place, too, whatever their window, mode and price say."""
+        about = (r for r in self.permits_about(job) if candidate.selected_by(r.pools))
+        return [r for r in about if self.leaves_with(r, job)]
 
     def leaves_with(self, permit: Filter, job: JobView) -> bool:
         """Whether the job reads nothing but data that the burst policy lets leave."""
@@ -113,11 +122,12 @@ class RuleBook:
 
     def kept_by(self, job: JobView, candidate: Candidate) -> list[Filter]:
         """Burst policies that are about this job and this place but for its data, which they do not let leave."""
-        return [r for r in _about(self.permits, job, candidate) if not self.leaves_with(r, job)]
+        about = (r for r in self.permits_about(job) if candidate.selected_by(r.pools))
+        return [r for r in about if not self.leaves_with(r, job)]
 
     def advisers_for(self, job: JobView, candidate: Candidate) -> list[Filter]:
         """Burst policies that are about this job and this place and only advise."""
-        return list(_about(self.advisers, job, candidate))
+        return [r for r in self.advisers if matches(r.scope, job) and candidate.selected_by(r.pools)]
 
     def in_force(self, permit: Filter) -> bool:
         """Whether the burst policy lets anything burst now."""
@@ -178,11 +188,6 @@ def matches(scope: Scope, job: JobView) -> bool:
 def capped(cap: CapRow, job: JobView) -> bool:
     """Whether the cap counts this job, where it is about the place."""
     return matches(cap.scope, job) and (cap.unit is not CapUnit.LICENSES or cap.license in job.licenses)
-
-
-def _about(filters: Iterable[Filter], job: JobView, candidate: Candidate) -> Iterator[Filter]:
-    """Those about this job and this place."""
-    return (r for r in filters if matches(r.scope, job) and candidate.selected_by(r.pools))
 
 
 def borrowing_cap(row: GuaranteeRow) -> CapRow | None:

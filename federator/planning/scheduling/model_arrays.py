@@ -128,11 +128,11 @@ class ModelArrays:
         free = _ints([host for host_set in host_sets for host in host_set.hosts]).reshape(-1, 3)
         hosts["gpus"], hosts["cpus"], hosts["memory"] = free.T
         hosts["member"] = [member for host_set in host_sets for member in host_set.members]
-        places["first_host"] = _firsts([len(host_set.hosts) for host_set in host_sets])[:-1]
-        places["hosts"] = [len(host_set.hosts) for host_set in host_sets]
+        begins = _firsts([len(host_set.hosts) for host_set in host_sets])
+        places["first_host"], places["hosts"] = begins[:-1], np.diff(begins)
         places["members"] = [max(host_set.members, default=0) + 1 for host_set in host_sets]
-        for name, part in zip(("free_gpus", "free_cpus", "free_memory"), range(3), strict=True):
-            places[name] = [sum(host[part] for host in host_set.hosts) for host_set in host_sets]
+        before = np.concatenate([np.zeros((1, 3), dtype=np.int64), np.cumsum(free, axis=0)])[begins]
+        places["free_gpus"], places["free_cpus"], places["free_memory"] = np.diff(before, axis=0).T
         rows: list[tuple[float, ...]] = []
         given: list[int] = []
         backs = [0]

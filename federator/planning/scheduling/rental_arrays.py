@@ -47,8 +47,7 @@ def tabulate(numbers: ModelArrays, bursting: Bursting | None) -> Cases:
         first = int(numbers.classes["first_way"][numbers.klass[index]])
         for place in world.leases(job):
             usable[index, numbers.way(index, place) - first] = bursting.may_use_lease(job, place)
-        offers = world.offers(job)
-        if not offers or bursting.no_need(job):
+        if not world.offers(job) or bursting.no_need(job):
             continue
         equivalence_class = bursting.equivalence_class(job)
         alike = None if equivalence_class is None else (numbers.klass[index], equivalence_class)
@@ -56,8 +55,7 @@ def tabulate(numbers: ModelArrays, bursting: Bursting | None) -> Cases:
             speaker, usable[index, speakers[alike][1]] = speakers[alike][0], 1
             jobs[RANGES][index] = jobs[RANGES][speaker]
             continue
-        found = [case for place in offers if isinstance(case := bursting.case(job, place), BurstCandidate)]
-        found.sort(key=lambda case: (case.cost_usd, case.finish_at, case.place))
+        found = bursting.cases(job)
         ways = [numbers.way(index, case.place) - first for case in found]
         usable[index, ways] = 1
         if alike is not None:

@@ -173,7 +173,10 @@ class World:
         """Why the place is not for the job in this form; None when all filters pass."""
         index = (self.key(job), choice)
         if index not in self._rejections:
-            self._rejections[index] = reject(self.as_form(job, choice), self.places[choice], self.context)
+            passes = choice in self.open_to(job)
+            self._rejections[index] = (
+                None if passes else reject(self.as_form(job, choice), self.places[choice], self.context)
+            )
         return self._rejections[index]
 
     def rejection_if_open(self, job: JobView, choice: int) -> Rejection | None:
