@@ -31,7 +31,7 @@ from federator.planning.rentals.gains import Gains, ready_at
 from federator.planning.rentals.interruptions import Interruptions
 from federator.planning.rentals.optimal_stopping import Rented, put_off_s
 from federator.planning.rules.caps import Caps
-from federator.planning.rules.permits import EAGER, admits, bill_usd, only_deadlines, rent_usd, worst_usd
+from federator.planning.rules.permits import EAGER, admits, only_deadlines, rent_usd, worst_usd
 from federator.planning.world.chances import spread_of
 from federator.planning.world.problem import World
 
@@ -57,6 +57,8 @@ class Bursting:
         self.gains = Gains(world, home)
         self._least: dict[object, float] = {}
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
+        self._by_data = any(permit.data is not None for permit in world.book.permits)
+        self._makes = list(map(_make_of, world.places))
         self.table: object = None
         """All cases as `rental_arrays.Cases`, once somebody has asked for them."""
 
@@ -72,7 +74,7 @@ class Bursting:
         equivalence_class = self.equivalence_class(job)
         if equivalence_class is None:
             return self._make(self.world.as_form(job, place), place)
-        alike = (self.world.key(job), equivalence_class, self._make_of(job, place))
+        alike = (self.world.key(job), equivalence_class, self._alike_at(job, place))
         if alike not in self._of_class:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
         found = _at_place(self._of_class[alike], place)
@@ -80,18 +82,12 @@ class Bursting:
             return replace(found, reason=to_approve(found.reason, job))
         return found
 
-    def _make_of(self, job: JobView, place: int) -> object:
+    def _alike_at(self, job: JobView, place: int) -> object:
         """All that a case for the job depends on of the place: the make and price of an offer, and the policies; of what stands, and of what data is moved to, where it is."""
-        at = self.world.places[place]
-        if at.offer is None or job.inputs:
+        make = self._makes[self.world.place_of(place)]
+        if make is None or job.inputs:
             return place
-        offer = at.offer.offer
-        return (
-            self.world.form_of(place),
-            (at.market, at.model, at.gpus, at.cpus_milli, at.memory_mib, at.instance_usd_h),
-            (offer.delay_s, offer.minimum_billing_s, offer.teardown_s, at.offer.slack_s),
-            tuple(map(id, self._permits_for(job, place))),
-        )
+        return self.world.form_of(place), make, tuple(map(id, self._permits_for(job, place)))
 
     def equivalence_class(self, job: JobView) -> int | None:
         """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
@@ -132,7 +128,8 @@ class Bursting:
         key = world.key(job)
         if key not in self._least:
             open_to = ((world.as_form(job, place), world.places[place]) for place in world.offers(job))
-            self._least[key] = min((rent_usd(*each) for each in open_to), default=math.inf)
+            rents = (rent_usd(view, at, at.run_s(view)) for view, at in open_to)
+            self._least[key] = min(rents, default=math.inf)
         return self._least[key]
 
     def cases(self, job: JobView) -> list[BurstCandidate]:
@@ -201,7 +198,8 @@ class Bursting:
 
     def _permits_for(self, job: JobView, place: int) -> list[Filter]:
         """Policies that are about the job and the place; of an offer, those that let it be rented now."""
-        about = (job.queue, job.owner, *sorted(job.labels.items()), place)
+        who = (job.queue, job.owner, *sorted(job.labels.items()))
+        about = (who, job.inputs if self._by_data else (), place)
         if about not in self._permits:
             at, book = self.world.places[place], self.world.book
             found = book.permits_for(job, at)
@@ -212,40 +210,40 @@ class Bursting:
 
     def under(self, permit: Filter, job: JobView, place: int) -> BurstCandidate | BurstRejection:
         """The case under one policy, whoever would have to approve it."""
-        mode = permit.mode or BurstMode.ECONOMIC
+        mode, rented = permit.mode or BurstMode.ECONOMIC, self._rented(job, place)
         if mode is BurstMode.THRESHOLD:
-            return self._threshold(permit, job, place)
-        if mode is BurstMode.ALWAYS:
-            return self._required(permit, mode, job, place)
+            after, waited = permit.after_wait_s or 0.0, max(0.0, self.world.now - job.submitted_at)
+            if waited < after:
+                reason = why.WaitsLonger(policy=permit.policy, after_s=after, waited_s=waited)
+                return BurstRejection("no-need", reason)
+        if mode in EAGER:
+            return self._required(job, self._case(permit, job, place, rented, required=True))
         if job.deadline_at is not None:
-            answer = self.gains.if_it_pays(job, self._economic(permit, job, place, job.deadline_at))
+            economic = self._economic(permit, job, place, rented, job.deadline_at)
+            answer = self.gains.if_it_pays(job, economic)
             if isinstance(answer, BurstCandidate) or not permit.for_waiting:
                 return answer
         if permit.for_waiting:
-            case = self._case(permit, mode, job, place, required=False)
-            return self.gains.if_it_pays(job, replace(case, for_waiting=True))
+            return self.gains.if_it_pays(job, self._case(permit, job, place, rented, for_waiting=True))
         return BurstRejection("no-need", why.NoDeadline(policy=permit.policy))
 
-    def _threshold(self, permit: Filter, job: JobView, place: int) -> BurstCandidate | BurstRejection:
-        after, waited = permit.after_wait_s or 0.0, max(0.0, self.world.now - job.submitted_at)
-        if waited >= after:
-            return self._required(permit, BurstMode.THRESHOLD, job, place)
-        return BurstRejection(
-            "no-need", why.WaitsLonger(policy=permit.policy, after_s=after, waited_s=waited)
-        )
+    def _rented(self, job: JobView, place: int) -> Rented:
+        """What the place comes to for the job from now on."""
+        at = self.world.places[place]
+        run_s, again_s = at.run_s(job), self.interruptions.again_s(job, place)
+        rent = rent_usd(job, at, run_s)
+        return Rented(ready_at(at, self.world.now), run_s, rent, at.transfer(job).usd, again_s)
 
     def _economic(
-        self, permit: Filter, job: JobView, place: int, deadline: float
+        self, permit: Filter, job: JobView, place: int, rented: Rented, deadline: float
     ) -> BurstCandidate | BurstRejection:
-        now, at, home = self.world.now, self.world.places[place], self.home.get(job.id)
+        offer, home = self.world.places[place].offer, self.home.get(job.id)
         in_time = home is not None and home.finish_at <= deadline
-        if home is not None and in_time and not self.gains.against_risk(job, at):
+        if home is not None and in_time and not (offer and self.gains.against_risk(job, rented)):
             return BurstRejection("no-need", why.InTimeAtHome(finish_at=home.finish_at, deadline_at=deadline))
-        start, again_s = ready_at(at, self.world.now), self.interruptions.again_s(job, place)
-        finish = start + at.run_s(job)
-        share = typical_share(job)
-        late_s = start + share * at.run_s(job) - deadline
-        if late_s > 0 and not self.gains.by_chance(job, at):
+        finish, again_s, share = rented.finish_at, rented.again_s, typical_share(job)
+        late_s = rented.start_at + share * rented.run_s - deadline
+        if late_s > 0 and not self.gains.by_chance(job, rented):
             reason = why.TooLate(
                 late_at=deadline + late_s,
                 deadline_at=deadline,
@@ -256,13 +254,13 @@ class Bursting:
             return BurstRejection("too-late", reason)
         if again_s and finish + again_s > deadline:
             return _unsafe(finish + again_s, deadline)
-        rent_at = now
-        if at.offer and self.world.home_may_take(job):
-            spare_s = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * at.offer.offer.delay_s
-            rent_at += self._put_off_s(job, at, spare_s)
-        return self._case(permit, BurstMode.ECONOMIC, job, place, required=False, rent_at=rent_at)
+        rent_at = self.world.now
+        if offer and self.world.home_may_take(job):
+            spare_s = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * offer.offer.delay_s
+            rent_at += self._put_off_s(job, rented, spare_s)
+        return self._case(permit, job, place, rented, rent_at=rent_at)
 
-    def _put_off_s(self, job: JobView, at: Candidate, spare_s: float) -> float:
+    def _put_off_s(self, job: JobView, rented: Rented, spare_s: float) -> float:
         """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
         stake = self.gains.stake(job)
         value_usd, home = stake.value_usd, stake.home
@@ -270,48 +268,45 @@ class Bursting:
             return max(0.0, spare_s)
         if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for
             home = home._replace(ahead_s=math.inf)
-        rented = Rented(ready_at(at, self.world.now), at.run_s(job), rent_usd(job, at))
         return put_off_s(job, self.world.now, home, rented, value_usd, spare_s)
 
-    def _required(
-        self, permit: Filter, mode: BurstMode, job: JobView, place: int
-    ) -> BurstCandidate | BurstRejection:
+    def _required(self, job: JobView, case: BurstCandidate) -> BurstCandidate | BurstRejection:
         """Whatever it costs; but not on spot that risks a deadline which on-demand would meet."""
-        case = self._case(permit, mode, job, place, required=True)
-        again_s = self.interruptions.again_s(job, place)
-        if job.deadline_at is None or case.finish_at + again_s <= job.deadline_at or not again_s:
+        again_at = case.fallback_finish_at
+        if job.deadline_at is None or again_at is None or again_at <= job.deadline_at:
             return case
         on_demand = [
             self.world.now + self.interruptions.fresh_s(job, p) for p in self.interruptions.on_demand(job)
         ]
         if min(on_demand, default=math.inf) > job.deadline_at:
             return case
-        return _unsafe(case.finish_at + again_s, job.deadline_at)
+        return _unsafe(again_at, job.deadline_at)
 
     def _case(
         self,
         permit: Filter,
-        mode: BurstMode,
         job: JobView,
         place: int,
+        rented: Rented,
         *,
-        required: bool,
-        rent_at: float | None = None,
+        required: bool = False,
+        for_waiting: bool = False,
+        rent_at: float = 0.0,
     ) -> BurstCandidate:
-        at = self.world.places[place]
-        start = ready_at(at, self.world.now)
-        finish, again_s = start + at.run_s(job), self.interruptions.again_s(job, place)
+        finish, again_s = rented.finish_at, rented.again_s
         return BurstCandidate(
             place=place,
             policy=permit.policy,
-            mode=mode,
+            mode=permit.mode or BurstMode.ECONOMIC,
             required=required,
-            rent_at=max(self.world.now, rent_at or 0.0, job.not_before_at or 0.0),
-            start_at=start,
+            rent_at=max(self.world.now, rent_at, job.not_before_at or 0.0),
+            start_at=rented.start_at,
+            run_s=rented.run_s,
             finish_at=finish,
             fallback_finish_at=finish + again_s if again_s else None,
-            cost_usd=bill_usd(job, at),
-            committed_usd=worst_usd(job, at),
+            cost_usd=rented.bill_usd,
+            committed_usd=worst_usd(job, self.world.places[place]),
+            for_waiting=for_waiting,
         )
 
 
@@ -319,6 +314,15 @@ def approved(permit: Filter, job: JobView, case: BurstCandidate) -> bool:
     """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
     above = permit.approval_above_usd
     return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
+
+
+def _make_of(at: Candidate) -> tuple[object, ...] | None:
+    """What of an offer decides how long a job runs there and what that costs, but for its data; None of what stands."""
+    if at.offer is None:
+        return None
+    offer = at.offer.offer
+    billed = (offer.delay_s, offer.minimum_billing_s, offer.teardown_s, at.offer.slack_s)
+    return (at.market, at.model, at.gpus, at.cpus_milli, at.memory_mib, at.instance_usd_h, *billed)
 
 
 def _at_place(found: BurstCandidate | BurstRejection, place: int) -> BurstCandidate | BurstRejection:

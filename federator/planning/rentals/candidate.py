@@ -30,6 +30,7 @@ class BurstCandidate:
     required: bool
     rent_at: float
     start_at: float
+    run_s: float
     finish_at: float
     cost_usd: float
     """Its rent, and what moving its data there costs."""

@@ -14,8 +14,7 @@ from federator.model.snapshot import JobView
 from federator.planning.kernels.chances import late_share
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.rentals.candidate import BurstCandidate, BurstRejection, HomeForecast
-from federator.planning.rentals.optimal_stopping import AtHome
-from federator.planning.rules.permits import bill_usd
+from federator.planning.rentals.optimal_stopping import AtHome, Rented
 from federator.planning.rules.rulebook import NEVER_WAIT_H
 from federator.planning.world.chances import spread_of
 from federator.planning.world.prices import worth_usd
@@ -69,27 +68,27 @@ class Gains:
         """The chance that the job misses its deadline at home."""
         return self.stake(job).risk
 
-    def _late_there(self, job: JobView, at: Candidate, start_at: float) -> float:
-        """The chance that it does on a machine there, from then on."""
+    def _late_there(self, job: JobView, start_at: float, run_s: float) -> float:
+        """The chance that it does on a machine on which it begins then and runs so long."""
         if job.deadline_at is None:
             return 0.0
-        return late_share(job.deadline_at, start_at, at.run_s(job), 0.0, *self.stake(job).spread)
+        return late_share(job.deadline_at, start_at, run_s, 0.0, *self.stake(job).spread)
 
     def weighed_risk(self, job: JobView) -> float:
         """The same of what is planned in time there, as it is recorded and checked."""
         return min(round(self.risk(job), 6), MOST_RISK)
 
-    def against_risk(self, job: JobView, at: Candidate) -> bool:
-        """Whether a job that is planned in time at home, and still waits, is so much surer there that this pays the rent."""
-        if at.offer is None or self.stake(job).home.ahead_s <= 0.0:
+    def against_risk(self, job: JobView, rented: Rented) -> bool:
+        """Whether a job that is planned in time at home, and still waits, is so much surer on a machine rented for it that this pays the rent."""
+        if self.stake(job).home.ahead_s <= 0.0:
             return False
-        surer = self.weighed_risk(job) - self._late_there(job, at, ready_at(at, self.world.now))
-        return surer * self.stake(job).value_usd > bill_usd(job, at)
+        surer = self.weighed_risk(job) - self._late_there(job, rented.start_at, rented.run_s)
+        return surer * self.stake(job).value_usd > rented.bill_usd
 
-    def by_chance(self, job: JobView, at: Candidate) -> bool:
+    def by_chance(self, job: JobView, rented: Rented) -> bool:
         """Whether the chance that it is in time there is worth the bill, although it is likelier late: how small a chance that may be, is said by what the deadline is worth."""
-        chance = 1.0 - self._late_there(job, at, ready_at(at, self.world.now))
-        return chance * self.stake(job).value_usd > bill_usd(job, at)
+        chance = 1.0 - self._late_there(job, rented.start_at, rented.run_s)
+        return chance * self.stake(job).value_usd > rented.bill_usd
 
     def if_it_pays(
         self, job: JobView, answer: BurstCandidate | BurstRejection
@@ -109,7 +108,7 @@ class Gains:
 
     def surer(self, job: JobView, case: BurstCandidate) -> float:
         """How much likelier the deadline is met if the job is rented for, as late as it would be, than at home."""
-        return self.risk(job) - self._late_there(job, self.world.places[case.place], self._begins_at(case))
+        return self.risk(job) - self._late_there(job, self._begins_at(case), case.run_s)
 
     def _begins_at(self, case: BurstCandidate) -> float:
         return case.start_at + max(0.0, case.rent_at - self.world.now)

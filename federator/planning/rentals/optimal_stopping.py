@@ -26,11 +26,24 @@ class AtHome(NamedTuple):
 
 
 class Rented(NamedTuple):
-    """If it is rented for now: when it begins, how long it runs, in seconds, and the bill."""
+    """If it is rented for now: when it begins, how long it runs, in seconds, and the bill, with what moving its data costs."""
 
     start_at: float
     run_s: float
-    usd: float
+    rent_usd: float
+    egress_usd: float = 0.0
+    again_s: float = 0.0
+    """What the worst interruption costs in time; 0 where nobody asks."""
+
+    @property
+    def finish_at(self) -> float:
+        """When it ends, if nothing interrupts it."""
+        return self.start_at + self.run_s
+
+    @property
+    def bill_usd(self) -> float:
+        """All that is paid."""
+        return self.rent_usd + self.egress_usd
 
 
 def put_off_s(
@@ -40,5 +53,5 @@ def put_off_s(
     deadline_at = math.inf if job.deadline_at is None else job.deadline_at
     run_s = rented.run_s if home.run_s == math.inf else home.run_s
     return kernels.put_off_s(
-        now, (deadline_at, *spread_of(job)), (home.ahead_s, run_s), tuple(rented), value_usd, spare_s
+        now, (deadline_at, *spread_of(job)), (home.ahead_s, run_s), rented[:3], value_usd, spare_s
     )

@@ -126,18 +126,13 @@ def worst_rent_s(job: JobView, at: Candidate) -> float:
     return max(offer.minimum_billing_s, offer.delay_s + run + at.offer.slack_s + offer.teardown_s)
 
 
-def rent_usd(job: JobView, at: Candidate) -> float:
-    """What the planned run is expected to cost on all its machines: boot, run and teardown, at least the minimum billed."""
+def rent_usd(job: JobView, at: Candidate, run_s: float) -> float:
+    """What a run of that length is expected to cost on all its machines: boot, run and teardown, at least the minimum billed."""
     if at.offer is None:
-        return float(machines_usd(at.instance_usd_h, 1, at.run_s(job)))
+        return float(machines_usd(at.instance_usd_h, 1, run_s))
     offer = at.offer.offer
-    paid_s = max(offer.minimum_billing_s, offer.delay_s + at.run_s(job) + offer.teardown_s)
+    paid_s = max(offer.minimum_billing_s, offer.delay_s + run_s + offer.teardown_s)
     return float(machines_usd(at.instance_usd_h, machines(job, at), paid_s))
-
-
-def bill_usd(job: JobView, at: Candidate) -> float:
-    """The same, and what moving its data there costs."""
-    return rent_usd(job, at) + at.transfer(job).usd
 
 
 def worst_usd(job: JobView, at: Candidate) -> float:

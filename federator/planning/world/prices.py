@@ -80,7 +80,7 @@ def cost(
     surcharge = gpus_usd(book.surcharge_usd_gpu_h(job, at), size(charged), charged_s)
     return Cost(
         run=run + surcharge + doubt_usd(book, job, at),
-        rent=rent_usd(job, at) if rents else beyond,
+        rent=rent_usd(job, at, run_s) if rents else beyond,
         wait=wait,
         miss=miss,
         egress=at.transfer(job).usd,

@@ -4,12 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.capacity import Shape
+from federator.model.datasets import DataSelector
+from federator.model.jobs import Input
 from federator.model.plans import Rent
-from federator.model.rules import PriceKind, PriceTerm, Rule, Scope
+from federator.model.rules import BurstMode, PriceKind, PriceTerm, Rule, Scope
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.rentals.burst import Bursting
-from federator.planning.rentals.candidate import BurstRejection
+from federator.planning.rentals.candidate import BurstCandidate, BurstRejection
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.wording.told import words
 from federator.planning.world.problem import World
@@ -88,3 +90,19 @@ def test_what_its_run_at_home_would_cost_is_gained_too(owned_usd: float, pays: b
     world = World(a_world([job], [replace(FULL, price_usd_gpu_h=owned_usd)], [an_offer()], [bursting()]))
     answer = Bursting(world, home_forecast(world)).case(job, world.offers(job)[0])
     assert isinstance(answer, BurstRejection) is not pays
+
+
+def test_a_policy_about_some_data_makes_no_case_for_a_job_that_reads_other_data() -> None:
+    """Also where a job of the same queue and owner, which reads only such data, was asked about first."""
+    rules: list[Rule] = [
+        bursting("public", mode=BurstMode.ALWAYS, data=DataSelector(uris=("s3://public",))),
+        bursting("any"),
+    ]
+    jobs = [
+        a_job(f"job-{name}", inputs=(Input(uri=f"s3://{name}/set"),), deadline_at=NOW + 1.17 * HOUR)
+        for name in ("public", "secret")
+    ]
+    world = World(a_world(jobs, [FULL], [an_offer()], rules))
+    cases = Bursting(world, home_forecast(world))
+    found = [cases.case(world.by_id[job.id], world.offers(job)[0]) for job in jobs]
+    assert [isinstance(case, BurstCandidate) and case.policy for case in found] == ["public", "any"]
