@@ -19,6 +19,7 @@ from federator.model.snapshot import Problem
 from federator.wire.decisions import ToldDecision
 
 app = App(name="decisions")
+app.command("federator.cli.certify:certify", name="certify")
 app.command("federator.cli.replay:replay", name="replay")
 
 

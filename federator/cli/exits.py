@@ -42,7 +42,7 @@ EXITS: dict[type[FederatorError], int] = {
 
 MEANINGS = {
     OK: "It worked; for `run` and `wait`: the job succeeded; for `exec`: so did the command, whose own exit code it ends with.",
-    FAILED: "A fault of Federator itself; `policy validate`, `diff`, `apply`, `rollback` and `replay`: the set was read and is refused, and nothing has changed; `decisions replay`: the plan differs.",
+    FAILED: "A fault of Federator itself; `policy validate`, `diff`, `apply`, `rollback` and `replay`: the set was read and is refused, and nothing has changed; `decisions replay`: the plan differs; `decisions certify`: a decision breaks a promise.",
     USAGE: "Something in what was written is wrong: an option, a job file, a file that cannot be read or is no YAML.",
     NOT_FOUND: "No job, site or decision of that name.",
     UNREACHABLE: "The dispatcher cannot be reached, or asks to come back later; `exec`, `port-forward`: the connection to the job was lost.",

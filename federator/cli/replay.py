@@ -34,7 +34,9 @@ FILES = (".json", ".gz")
 ANOTHER_BUILD = "what another build has recorded may differ; --at-dispatcher lets the dispatcher decide it again by its own"
 
 
-class _Recorded(NamedTuple):
+class Recorded(NamedTuple):
+    """A decision as it was recorded: its id, what it was made of, and what came out."""
+
     name: str
     problem: Problem
     plan: Plan
@@ -71,18 +73,10 @@ def replay(
     at_dispatcher:
         Let the dispatcher decide again, by its own build.
     """
-    if (last is None) == (not decisions):
-        raise Invalid(
-            "name decisions, or say how many of the last",
-            field="DECISIONS",
-            remedy="federator decisions replay --last 20",
-        )
+    found = recorded(decisions, last, connection, "federator decisions replay --last 20")
     if not at_dispatcher:
         ready_planner()
-    verdicts = [
-        _at_dispatcher(each, connection) if at_dispatcher else _decided_again(each)
-        for each in _recorded(decisions, last, connection)
-    ]
+    verdicts = [_at_dispatcher(each, connection) if at_dispatcher else _decided_again(each) for each in found]
     different = [verdict for verdict in verdicts if not verdict.identical]
     if output in ("json", "yaml"):
         show_data(verdicts, output)
@@ -100,7 +94,7 @@ def replay(
     return FAILED if different else OK
 
 
-def _decided_again(recorded: _Recorded) -> _Verdict:
+def _decided_again(recorded: Recorded) -> _Verdict:
     from federator.solving.decide import decide
 
     stages = tuple(stage.stage for stage in completed(recorded.plan).stages)
@@ -108,19 +102,27 @@ def _decided_again(recorded: _Recorded) -> _Verdict:
     return _verdict(recorded, differences(recorded.problem, recorded.plan, again))
 
 
-def _at_dispatcher(recorded: _Recorded, connection: Connection) -> _Verdict:
+def _at_dispatcher(recorded: Recorded, connection: Connection) -> _Verdict:
     answer, _ = ask(connection, lambda client: client.replay(recorded.name))
     return _verdict(recorded, list(answer.differences))
 
 
-def _verdict(recorded: _Recorded, found: list[str]) -> _Verdict:
+def _verdict(recorded: Recorded, found: list[str]) -> _Verdict:
     plan = recorded.plan
     stages = tuple(stage.stage for stage in completed(plan).stages)
     return _Verdict(recorded.name, not found, len(plan.actions), len(plan.waiting), stages, found)
 
 
-def _recorded(names: tuple[str, ...], last: int | None, connection: Connection) -> Iterator[_Recorded]:
-    """One after another, for each may be large."""
+def recorded(
+    names: tuple[str, ...], last: int | None, connection: Connection, example: str
+) -> Iterator[Recorded]:
+    """Those that are named, or the last so many, one after another, for each may be large. Raises `Invalid`, with the example, unless it is one of the two."""
+    if (last is None) == (not names):
+        raise Invalid("name decisions, or say how many of the last", field="DECISIONS", remedy=example)
+    return _each(names, last, connection)
+
+
+def _each(names: tuple[str, ...], last: int | None, connection: Connection) -> Iterator[Recorded]:
     if last is not None:
         rows, _ = ask(connection, lambda client: client.decisions(last=last))
         names = tuple(row.id for row in rows)
@@ -136,11 +138,11 @@ async def _asked(client: "Verbs", name: str) -> dict[str, Any]:
     return await client.decision(name)
 
 
-def _taken(name: str, answer: dict[str, Any]) -> _Recorded:
-    return _Recorded(name, msgspec.convert(answer["problem"], Problem), msgspec.convert(answer["plan"], Plan))
+def _taken(name: str, answer: dict[str, Any]) -> Recorded:
+    return Recorded(name, msgspec.convert(answer["problem"], Problem), msgspec.convert(answer["plan"], Plan))
 
 
-def _of_file(path: Path) -> _Recorded:
+def _of_file(path: Path) -> Recorded:
     """A problem file with the plan that was recorded, or what `decisions show --json` has written."""
     with told_in(path):
         content = unpacked(read_whole(path, most_bytes=MOST_BYTES))
@@ -158,7 +160,7 @@ def _of_file(path: Path) -> _Recorded:
             problem = read_problem(content)
         if told.get("recorded") is None:
             raise Invalid("has a problem, but no recorded plan", field=str(path), remedy=remedy)
-        return _Recorded(problem.decision, problem, msgspec.convert(told["recorded"], Plan))
+        return Recorded(problem.decision, problem, msgspec.convert(told["recorded"], Plan))
     except (msgspec.ValidationError, KeyError, TypeError) as error:
         raise Invalid(f"is not a recorded decision: {error}", field=str(path), remedy=remedy) from None
 

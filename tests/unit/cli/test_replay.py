@@ -1,4 +1,4 @@
-"""`federator decisions replay`: recorded problems decided again on this machine, from a dispatcher's records or from files."""
+"""`federator decisions replay` and `certify`: recorded problems decided, checked and proven again on this machine, from a dispatcher's records or from files."""
 
 import json
 from pathlib import Path
@@ -110,3 +110,24 @@ def test_what_cannot_be_replayed_says_why(federator: Command, fake: FakeDispatch
     assert federator("decisions", "replay", str(none)).code == 2
     none.write_text("no")
     assert "this is not JSON" in federator("decisions", "replay", str(none)).err
+
+
+def test_certified_is_what_the_checker_and_a_bound_say_of_it(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    _recorded(fake, "dec-1", times=2)
+    ran = federator("decisions", "certify", "dec-1")
+    assert ran.code == 0
+    assert ran.out.splitlines()[1].split()[:3] == ["dec-1", "0", "0"]
+    [told] = json.loads(federator("decisions", "certify", "dec-1", "-o", "json").out)
+    assert told["proof"]["bound_usd"] > 0
+    assert told["proof"]["gap"] >= 0
+    assert told["findings"] == []
+
+
+def test_one_that_breaks_a_promise_is_no_certificate(federator: Command, fake: FakeDispatcher) -> None:
+    _recorded(fake, "dec-1", OTHER)
+    ran = federator("decisions", "certify", "dec-1")
+    assert ran.code == 1
+    assert f"dec-1: fatal: {FIRST.job}: " in ran.out
+    assert "certify --last 20" in federator("decisions", "certify").err
