@@ -25,6 +25,9 @@ measured it. [How it plans](planning.md) says what a turn is.
 turn of a long line decides on a window of it, and the rest of the line stands in the gap, too. *What the certificate leaves open*: the best fluid plan that is
 known over the same bound, less one: so much of every gap may be the certificate's own. The rules have no window. *Times as long* compares with the planner's median turn in
 the same run. None of the rules rents; per-job CP-SAT may.
+
+Each section says when it was measured. Those of 2026-11-23 are older than [one judge of the future](../decisions/0044-one-judge-of-the-future.md), which has the times and
+gaps of its own change, side by side, and than [what a gap must not count](../decisions/0048-gaps-and-free-capacity.md).
 """
 HEADER = ("figure", "floor", "goal", "measured", "")
 RULES = ("decided by", "time", "times as long", "starts", "decision gap")
