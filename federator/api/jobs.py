@@ -230,8 +230,7 @@ async def explain(call: Call) -> Explanation:
     """Why it waits, or why it runs where it does, and why not elsewhere; of an array, that of the task that is told for all."""
     core, sight = call.core, call.sight
     job, tasks = _explained(call)
-    # Of an array all tasks would be given the priority, which is another question than that of one.
-    found = await core.views.explain(job, None if tasks else call.caller)
+    found = await core.views.explain(job, call.caller, whole_array=bool(tasks))
     ahead = ahead_of(
         core.records,
         core.turn,

@@ -132,18 +132,19 @@ class Explainer:
         placement: Placement | None,
         *,
         most_priority: int | None = None,
+        whole_array: bool = False,
     ) -> Explanation:
         """The whole answer for one job: of the newest plan while it waits, of the recorded decision once it was placed.
 
         A decision is named only where it was kept. Advice is for what waits; of one that has ended there are no forecasts either, but what was.
-        `most_priority`: up to which priority is to be advised; None: none.
+        `most_priority`: up to which priority is to be advised, the job or its `whole_array`; None: none.
         """
         found = await self._explain(job, waiting, placement)
         found = msgspec.structs.replace(found, decision=self.kept(found.decision))
         if job.status is JobStatus.PENDING:
             found = self._with_unheard(found)
             if most_priority is not None:
-                found = await self._with_priority(found, job.id, most_priority)
+                found = await self._with_priority(found, job, most_priority, whole_array=whole_array)
         elif placement is not None and found.sites:
             named = [site.site for site in found.sites]
             then = unknown_then(self._records, placement.assigned_at, named)
@@ -160,14 +161,22 @@ class Explainer:
             home_finish_at=found.burst.home_finish_at if found.burst else None,
         )
 
-    async def _with_priority(self, found: Explanation, job_id: str, most: int) -> Explanation:
-        """With the lowest priority that would help, as of the newest plan; of a job that this plan has not looked at nothing is known."""
-        if self._turn.last is None or job_id not in self._turn.waiting:
+    async def _with_priority(
+        self, found: Explanation, job: Job, most: int, *, whole_array: bool
+    ) -> Explanation:
+        """With the lowest priority that would help, as of the newest plan; of a job that this plan has not looked at nothing is known, nor of the tasks of an array beyond those."""
+        if self._turn.last is None or job.id not in self._turn.waiting:
             return found
-        problem = self._turn.last[0]
+        problem, jobs = self._turn.last[0], [job.id]
+        if whole_array:
+            known = self._records.jobs
+            others = (view.id for view in problem.snapshot.jobs if view.id in self._turn.waiting)
+            jobs += [
+                id_ for id_ in others if id_ in known and known[id_].array == job.array and id_ != job.id
+            ]
         if self._trials is None or self._trials.problem is not problem:
             self._trials = PriorityTrials(problem)
-        advice = await asyncio.to_thread(self._trials.lowest, job_id, most)
+        advice = await asyncio.to_thread(self._trials.lowest, tuple(jobs), most)
         return found if advice is None else with_advice(found, advice)
 
     def _expected(

@@ -303,11 +303,17 @@ class Views:
             team=job.team,
         )
 
-    async def explain(self, job: Job, seen_by: Caller | None = None) -> Explanation:
-        """Why it is where it is, or why it waits, and why not elsewhere; for somebody who may change it, with what a higher priority would do."""
+    async def explain(
+        self, job: Job, seen_by: Caller | None = None, *, whole_array: bool = False
+    ) -> Explanation:
+        """Why it is where it is, or why it waits, and why not elsewhere; for somebody who may change it, with what a higher priority would do, for it or for its `whole_array`."""
         most = None if seen_by is None else most_priority(job, self._visibility.authority.now, seen_by)
         return await self._explainer.explain(
-            job, self._waiting(job), self._last_placement(job), most_priority=most
+            job,
+            self._waiting(job),
+            self._last_placement(job),
+            most_priority=most,
+            whole_array=whole_array,
         )
 
     async def preview(self, caller: Caller, request: JobRequest) -> Preview:

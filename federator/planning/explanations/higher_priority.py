@@ -4,6 +4,7 @@ Unlike other advice it is scheduled again, on owned capacity, for what a priorit
 job has, and one for each that is tried. What is rented, and what would have to make room, is left out of both.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -30,59 +31,66 @@ class PriorityTrials:
     def __init__(self, problem: Problem) -> None:
         """Nothing is tried yet."""
         self.problem = problem
-        self._found: dict[tuple[str, int], Remedy | None] = {}
+        self._found: dict[tuple[tuple[str, ...], int], Remedy | None] = {}
 
-    def lowest(self, job_id: str, most: int) -> Remedy | None:
-        """The lowest priority up to `most` at which the job starts earlier by a minute or more; None where there is none, or where that would take too long to find.
+    def lowest(self, jobs: tuple[str, ...], most: int) -> Remedy | None:
+        """The lowest priority up to `most` at which these have all started earlier by a minute or more; None where there is none, or where that would take too long to find.
 
-        It is found by halves: a higher priority is taken to be as good as a lower one, at least.
+        It is one job, or tasks of an array, whose first is the one that advice is about. It is found by halves: a higher priority is taken to be as good as a lower one, at least.
         """
-        if (job_id, most) not in self._found:
-            self._found[job_id, most] = self._lowest(job_id, most)
-        return self._found[job_id, most]
+        if (jobs, most) not in self._found:
+            self._found[jobs, most] = self._lowest(jobs, most)
+        return self._found[jobs, most]
 
-    def _lowest(self, job_id: str, most: int) -> Remedy | None:
-        jobs = self.problem.snapshot.jobs
-        job = next((view for view in jobs if view.id == job_id), None)
-        if job is None or len(jobs) > MOST_JOBS or job.priority >= most or job_id not in self._now:
+    def _lowest(self, jobs: tuple[str, ...], most: int) -> Remedy | None:
+        known = self.problem.snapshot.jobs
+        first = next((view for view in known if view.id == jobs[0]), None)
+        if first is None or len(known) > MOST_JOBS or first.priority >= most:
             return None
-        in_vain, enough = job.priority, most
-        best = self._at(job_id, most)
-        if not self._sooner(job_id, best):
+        in_vain, enough = first.priority, most
+        best = self._at(jobs, most)
+        if not self._sooner(jobs, best):
             return None
         while enough - in_vain > 1:
             middle = (in_vain + enough) // 2
-            then = self._at(job_id, middle)
-            if self._sooner(job_id, then):
+            then = self._at(jobs, middle)
+            if self._sooner(jobs, then):
                 enough, best = middle, then
             else:
                 in_vain = middle
-        return self._remedy(job_id, enough, best)
+        return self._remedy(jobs, enough, best)
 
     @cached_property
     def _now(self) -> Mapping[str, HomeForecast]:
         return home_forecast_of(self.problem)
 
-    def _at(self, job_id: str, priority: int) -> Mapping[str, HomeForecast]:
-        return home_forecast_of(apply(self.problem, [AskFor(job_id, "priority", priority)]))
+    def _at(self, jobs: tuple[str, ...], priority: int) -> Mapping[str, HomeForecast]:
+        return home_forecast_of(apply(self.problem, [AskFor(job, "priority", priority) for job in jobs]))
 
-    def _sooner(self, job_id: str, then: Mapping[str, HomeForecast]) -> bool:
-        return job_id in then and then[job_id].start_at <= self._now[job_id].start_at - MINUTE_S
+    def _sooner(self, jobs: tuple[str, ...], then: Mapping[str, HomeForecast]) -> bool:
+        return _all_started_at(jobs, then) <= _all_started_at(jobs, self._now) - MINUTE_S < math.inf
 
-    def _remedy(self, job_id: str, priority: int, then: Mapping[str, HomeForecast]) -> Remedy:
+    def _remedy(self, jobs: tuple[str, ...], priority: int, then: Mapping[str, HomeForecast]) -> Remedy:
         names = {view.id: f"{view.name} ({view.id})" for view in self.problem.snapshot.jobs}
         late = {
             other: then[other].start_at - before.start_at
             for other, before in self._now.items()
-            if other != job_id and other in then
+            if other not in jobs and other in then
         }
         ranked = sorted(late, key=lambda other: (-late[other], other))
         delays = tuple(Delay(other, late[other]) for other in ranked if late[other] >= MINUTE_S)
-        start_at = then[job_id].start_at
+        start_at = _all_started_at(jobs, then)
         told = [(names[each.job], each.by_s) for each in delays[:SHOWN]]
         now = self.problem.snapshot.taken_at
-        text = higher_priority(priority, start_at, told, len(delays) - len(told), now)
-        return Remedy(text, (AskFor(job_id, "priority", priority),), start_at=start_at, delays=delays[:SHOWN])
+        text = higher_priority(priority, len(jobs), start_at, told, len(delays) - len(told), now)
+        return Remedy(
+            text, (AskFor(jobs[0], "priority", priority),), start_at=start_at, delays=delays[:SHOWN]
+        )
+
+
+def _all_started_at(jobs: tuple[str, ...], forecasts: Mapping[str, HomeForecast]) -> float:
+    """When the last of them starts; infinite where one never does."""
+    return max(forecasts[job].start_at if job in forecasts else math.inf for job in jobs)
 
 
 def with_advice(found: Explanation, more: Remedy) -> Explanation:

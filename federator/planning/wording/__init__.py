@@ -62,12 +62,11 @@ def later_deadline(finish_at: float, deadline: float) -> str:
 
 
 def higher_priority(
-    priority: int, start_at: float, delays: Sequence[tuple[str, float]], more: int, now: float
+    priority: int, jobs: int, start_at: float, delays: Sequence[tuple[str, float]], more: int, now: float
 ) -> str:
-    """What a higher priority does: when the job would start then, and by how much others later; `more` are not named."""
-    text = (
-        f"priority {priority}: it would start {'now' if start_at <= now else f'at {moment(start_at, now)}'}"
-    )
+    """What a higher priority does: when the job would start then, or the last of so many tasks, and by how much others later; `more` are not named."""
+    which = "it" if jobs == 1 else f"the last of its next {jobs} tasks"
+    text = f"priority {priority}: {which} would start {'now' if start_at <= now else f'at {moment(start_at, now)}'}"
     said = [f"{name} {format_duration(round(by_s / MINUTE_S) * MINUTE_S)} later" for name, by_s in delays]
     said += [f"{more} more jobs later" if more > 1 else "another job later"] if more else []
     if not said:

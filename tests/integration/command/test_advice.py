@@ -30,8 +30,8 @@ def line(federation: Federation) -> Iterator[None]:
         wait_until(lambda: "RUNNING" not in federation.run("list", "--name", "hog").stdout, "free GPUs")
 
 
-def _explained(federation: Federation) -> Any:
-    return json.loads(federation.run("explain", "mine", "-o", "json").stdout)
+def _explained(federation: Federation, job: str = "mine") -> Any:
+    return json.loads(federation.run("explain", job, "-o", "json").stdout)
 
 
 @pytest.mark.usefixtures("line")
@@ -70,5 +70,23 @@ def test_a_higher_priority_is_advised_and_applied(federation: Federation) -> Non
     wait_until(lambda: _delays(federation), "the line as it was")
 
 
-def _delays(federation: Federation) -> list[Any]:
-    return [each for each in _explained(federation)["remedies"] if each.get("delays")]
+@pytest.mark.usefixtures("line")
+def test_a_higher_priority_is_advised_to_an_array_and_given_to_all_its_tasks(federation: Federation) -> None:
+    asked = ("--nodes", "2", "--gpus", "4", "--array", "0-1", "--", "sleep", "600")
+    assert federation.run("run", "--detach", "--name", "sweep", *asked).returncode == 0
+    try:
+        wait_until(lambda: _delays(federation, "sweep"), "a plan that has seen them")
+        remedies = _explained(federation, "sweep")["remedies"]
+        number, advice = next((n, each) for n, each in enumerate(remedies, 1) if each.get("delays"))
+        assert ": the last of its next 2 tasks would start at " in advice["text"], advice
+        applied = federation.run("apply", "sweep", str(number))
+        assert applied.returncode == 0, applied.stderr
+        for task in ("sweep[0]", "sweep[1]"):
+            shown = json.loads(federation.run("show", task, "-o", "json").stdout)
+            assert shown["job"]["priority"] == advice["changes"][0]["value"]
+    finally:
+        federation.run("cancel", "sweep")
+
+
+def _delays(federation: Federation, job: str = "mine") -> list[Any]:
+    return [each for each in _explained(federation, job)["remedies"] if each.get("delays")]

@@ -123,7 +123,7 @@ def test_a_job_that_is_given_the_priority_that_it_is_advised_starts_earlier(plan
     for problem in _crowded():
         plan, trials = planner(problem), PriorityTrials(problem)
         for waiting in plan.waiting[::4]:
-            advice = trials.lowest(waiting.job, MAX_PRIORITY)
+            advice = trials.lowest((waiting.job,), MAX_PRIORITY)
             if waiting.expected_start_at is None or advice is None:
                 continue
             again = planner(apply(problem, advice.changes))

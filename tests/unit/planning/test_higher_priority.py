@@ -37,7 +37,7 @@ def asked(found: Remedy) -> int:
 
 
 def test_the_lowest_priority_that_helps_is_found_with_who_starts_later() -> None:
-    found = PriorityTrials(TWO).lowest("mine", 100)
+    found = PriorityTrials(TWO).lowest(("mine",), 100)
     assert found is not None
     (change,) = found.changes
     assert isinstance(change, AskFor)
@@ -53,30 +53,42 @@ def test_the_lowest_priority_that_helps_is_found_with_who_starts_later() -> None
 
 def test_of_many_who_start_later_the_first_are_named_and_the_rest_counted() -> None:
     others = [a_job(f"job-{number}", submitted_at=NOW - 900 - number) for number in range(6)]
-    found = PriorityTrials(waiting(*others, a_job("mine"))).lowest("mine", 100)
+    found = PriorityTrials(waiting(*others, a_job("mine"))).lowest(("mine",), 100)
     assert found is not None
     assert found.text.endswith("job-2 (job-2) 1h later and 3 more jobs later"), found.text
     assert len(found.delays) == 3
 
 
+def test_of_tasks_of_an_array_it_is_asked_when_all_have_started() -> None:
+    host = a_pool(nodes=1, gpus_per_node=1, cpus_milli_per_node=8000)
+    tasks = [a_job(f"mine-{number}", submitted_at=NOW, run_s=HOUR) for number in range(2)]
+    problem = a_world([a_job("eval", submitted_at=NOW - 900, run_s=2 * HOUR), *tasks], [host])
+    found = PriorityTrials(problem).lowest(("mine-0", "mine-1"), 100)
+    assert found is not None
+    assert found.text.startswith(f"priority {asked(found)}: the last of its next 2 tasks would start at ")
+    assert found.delays == (Delay("eval", 2 * HOUR),), "none of the array's own tasks is among them"
+    now = home_forecast_of(problem)["mine-1"].start_at
+    assert found.start_at == now - 2 * HOUR
+
+
 def test_where_nobody_is_before_it_no_priority_is_advised() -> None:
-    assert PriorityTrials(waiting(a_job("mine"))).lowest("mine", 100) is None
+    assert PriorityTrials(waiting(a_job("mine"))).lowest(("mine",), 100) is None
 
 
 def test_no_priority_above_what_may_be_asked_for_is_advised() -> None:
     trials = PriorityTrials(TWO)
-    found = trials.lowest("mine", 100)
+    found = trials.lowest(("mine",), 100)
     assert found is not None
     least = asked(found)
-    assert trials.lowest("mine", least) == found
-    assert trials.lowest("mine", least - 1) is None
-    assert trials.lowest("mine", 50) is None, "it has that already"
+    assert trials.lowest(("mine",), least) == found
+    assert trials.lowest(("mine",), least - 1) is None
+    assert trials.lowest(("mine",), 50) is None, "it has that already"
 
 
 def test_where_very_many_wait_none_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("federator.planning.explanations.higher_priority.MOST_JOBS", 1)
     assert MOST_JOBS > 1
-    assert PriorityTrials(TWO).lowest("mine", 100) is None
+    assert PriorityTrials(TWO).lowest(("mine",), 100) is None
 
 
 def test_a_few_forecasts_find_it_and_asking_again_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +100,12 @@ def test_a_few_forecasts_find_it_and_asking_again_makes_none(monkeypatch: pytest
 
     monkeypatch.setattr("federator.planning.explanations.higher_priority.home_forecast_of", counted)
     trials = PriorityTrials(TWO)
-    assert trials.lowest("mine", 100) == trials.lowest("mine", 100)
+    assert trials.lowest(("mine",), 100) == trials.lowest(("mine",), 100)
     assert len(made) <= 8
 
 
 def test_it_is_the_last_advice_and_numbered_like_the_others() -> None:
-    more = PriorityTrials(TWO).lowest("mine", 100)
+    more = PriorityTrials(TWO).lowest(("mine",), 100)
     assert more is not None
     told = explain_waiting(TWO, plan_greedily(TWO), "mine")
     found = with_advice(told, more)
