@@ -76,7 +76,7 @@ def test_a_mistake_in_a_job_file_is_told_with_its_line_and_nothing_is_sent(
     assert federator("submit", str(tmp_path / "none.yaml")).code == 2
     for words, told in (
         (("decisions", "show"), "DECISION: is missing (see federator decisions show --help)"),
-        (("decisions", "nope"), "known are replay, list, show (see federator decisions --help)"),
+        (("decisions", "nope"), "known are certify, replay, list, show (see federator decisions --help)"),
         (("simulate", "table"), "'table': more words than it takes (see federator simulate --help)"),
         (
             ("submit", "--", "sleep", "30"),
