@@ -5,7 +5,7 @@ ranks that it admits one by one can keep each other waiting for ever. A failed p
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound
 from federator_agent.kube.api import Api, decoded
@@ -115,8 +115,8 @@ def allowed(local: Iterable[Queue], behind: Iterable[Queue]) -> dict[str, int]:
     }
 
 
-async def devices(api: Api, namespace: str, queues: Iterable[str], *, others: bool) -> dict[str, int]:
-    """What `allowed` says of those LocalQueues of a namespace that there are. `others`: pods that name no queue are made there, too. Nothing where Kueue holds none, or not all. Raises `FederatorError`."""
+async def devices(api: Api, homes: Mapping[str, bool], queues: Iterable[str]) -> dict[str, int]:
+    """What `allowed` says of those LocalQueues that there are in some namespaces, each with whether pods that name no queue are made there, too. Nothing where Kueue holds the pods of one of them not, or not all. Raises `FederatorError`."""
     try:
         base = f"{GROUP}/{await _version(api)}"
     except NotFound:
@@ -128,17 +128,19 @@ async def devices(api: Api, namespace: str, queues: Iterable[str], *, others: bo
         except NotFound:
             return None
 
-    names = dict.fromkeys((*queues, *([DEFAULT] if others else ())))
-    found = {
-        name: each for name in names if (each := await queue(f"namespaces/{namespace}/localqueues/{name}"))
-    }
-    if others and DEFAULT not in found:
-        return {}
-    behind = {
-        each.spec.cluster_queue: await queue(f"clusterqueues/{each.spec.cluster_queue}")
-        for each in found.values()
-    }
-    return allowed(found.values(), filter(None, behind.values()))
+    local = list[Queue]()
+    for home, others in homes.items():
+        names = dict.fromkeys((*queues, *([DEFAULT] if others else ())))
+        found = {
+            name: each for name in names if (each := await queue(f"namespaces/{home}/localqueues/{name}"))
+        }
+        if not found or (others and DEFAULT not in found):
+            return {}
+        local += found.values()
+    behind = [
+        await queue(f"clusterqueues/{name}") for name in sorted({each.spec.cluster_queue for each in local})
+    ]
+    return allowed(local, filter(None, behind))
 
 
 async def _version(api: Api) -> str:

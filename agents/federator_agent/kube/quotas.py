@@ -7,7 +7,7 @@ holds its quotas, and a pod that comes too late for one is refused with its word
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import NamedTuple, TypeVar
 
@@ -74,14 +74,13 @@ NOTHING = Asked(Counter())
 def allowance(
     quotas: Iterable[Quota],
     ranges: Iterable[LimitRange],
-    kueue_devices: Mapping[str, int],
     priority_class: str,
     ours: Asked = NOTHING,
 ) -> Allowance:
-    """All of them together: of each thing the least that our pods may have, others' use of it taken off. `kueue_devices`: what Kueue's queues allow; `ours`: at the moment when the quotas were read."""
+    """All of them together: of each thing the least that our pods may have, others' use of it taken off. `ours`: at the moment when the quotas were read."""
     counted = [each for each in quotas if _counts(each.spec, priority_class)]
     lines = [line for each in ranges for line in each.spec.limits if line.type in ("Container", "Pod")]
-    devices = dict(kueue_devices)
+    devices = dict[str, int]()
     entries = {name: _device(name) for each in counted for name in each.spec.hard}
     for entry, device in entries.items():
         count = (
@@ -151,11 +150,17 @@ class Quotas:
         """`ours`: what our pods of a namespace ask for now."""
         self._api, self._settings, self._ours = api, settings, ours
         self._by_home = dict.fromkeys(settings.homes(), UNBOUNDED)
+        self._by_kueue = dict[str, int]()
 
     @property
     def now(self) -> Allowance:
-        """What is allowed at all: of several namespaces, what one of them allows."""
-        return reduce(_looser, self._by_home.values())
+        """What is allowed at all: of several namespaces, what they allow together."""
+        together = reduce(_together, self._by_home.values())
+        devices = {
+            name: min(each[name] for each in (together.devices, self._by_kueue) if name in each)
+            for name in together.devices | self._by_kueue
+        }
+        return msgspec.structs.replace(together, devices=devices)
 
     def of(self, home: str) -> Allowance:
         """What is allowed in a namespace."""
@@ -164,7 +169,7 @@ class Quotas:
     async def run(self, changed: Callable[[], None]) -> None:
         """Read it, for ever."""
         while True:
-            pause_s, before = EVERY_S, dict(self._by_home)
+            pause_s, before = EVERY_S, (dict(self._by_home), self._by_kueue)
             for home in self._settings.homes():
                 try:
                     self._by_home[home] = await self._read(home)
@@ -177,41 +182,41 @@ class Quotas:
                     )
                 except FederatorError as error:
                     log.debug("quotas of %s cannot be read: %s", home, error)
-            if self._by_home != before:
+            try:
+                homes = {home: self._settings.unqueued(home) for home in self._settings.homes()}
+                self._by_kueue = await kueue.devices(self._api, homes, self._settings.local_queues())
+            except FederatorError as error:
+                log.debug("Kueue's quota cannot be read: %s", error)
+            if (self._by_home, self._by_kueue) != before:
                 changed()
             await asyncio.sleep(pause_s)
 
     async def _read(self, home: str) -> Allowance:
-        settings = self._settings
         quotas = await self._objects(home, "resourcequotas", _Quotas)
         ranges = await self._objects(home, "limitranges", _LimitRanges)
-        ours, devices = self._ours(home), dict[str, int]()
-        try:
-            devices = await kueue.devices(
-                self._api, home, settings.local_queues(), others=settings.unqueued(home)
-            )
-        except Forbidden as error:
-            log.debug("Kueue's quota cannot be read: %s", error)
-        return allowance(quotas.items, ranges.items, devices, settings.priority_class, ours)
+        return allowance(quotas.items, ranges.items, self._settings.priority_class, self._ours(home))
 
     async def _objects(self, home: str, plural: str, kind: type[T]) -> T:
         return decoded(await self._api.ask("GET", f"/api/v1/namespaces/{home}/{plural}"), kind)
 
 
-def _looser(one: Allowance, other: Allowance) -> Allowance:
-    """What one of two namespaces allows."""
+def _together(one: Allowance, other: Allowance) -> Allowance:
+    """What two namespaces allow: the sum of what all their pods may have, and of what holds for each container what one of them allows."""
+
+    def total(mine: int | None, theirs: int | None) -> int | None:
+        return None if mine is None or theirs is None else mine + theirs
 
     def most(mine: int | None, theirs: int | None) -> int | None:
         return None if mine is None or theirs is None else max(mine, theirs)
 
     return Allowance(
         devices={
-            name: max(one.devices[name], other.devices[name])
+            name: one.devices[name] + other.devices[name]
             for name in one.devices.keys() & other.devices.keys()
         },
-        cpus_milli=most(one.cpus_milli, other.cpus_milli),
-        memory_mib=most(one.memory_mib, other.memory_mib),
-        pods=most(one.pods, other.pods),
+        cpus_milli=total(one.cpus_milli, other.cpus_milli),
+        memory_mib=total(one.memory_mib, other.memory_mib),
+        pods=total(one.pods, other.pods),
         largest_cpus_milli=most(one.largest_cpus_milli, other.largest_cpus_milli),
         largest_memory_mib=most(one.largest_memory_mib, other.largest_memory_mib),
         least={

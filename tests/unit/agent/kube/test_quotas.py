@@ -60,11 +60,11 @@ def _seen(allowed: Allowance, *pods: Pod) -> tuple[int, int, list[int]]:
 
 
 def test_without_quotas_everything_is_reported() -> None:
-    assert _seen(allowance([], [], {}, "")) == (8, 8, [8000, 8000])
+    assert _seen(allowance([], [], "")) == (8, 8, [8000, 8000])
 
 
 def test_a_quota_of_gpus_is_what_may_be_had() -> None:
-    allowed = allowance([_quota({f"requests.{GPU}": "4"}), _quota({f"requests.{GPU}": "6"})], [], {}, "")
+    allowed = allowance([_quota({f"requests.{GPU}": "4"}), _quota({f"requests.{GPU}": "6"})], [], "")
     assert _seen(allowed)[:2] == (4, 4)
     assert _seen(allowed, _pod(3, placement="p1"))[:2] == (4, 1)
 
@@ -75,7 +75,7 @@ def test_what_others_use_of_it_can_never_be_had() -> None:
     quota = _quota(
         {f"requests.{GPU}": "6", "requests.cpu": "6"}, {f"requests.{GPU}": "3", "requests.cpu": "3"}
     )
-    allowed = allowance([quota], [], {}, "", ours)
+    allowed = allowance([quota], [], "", ours)
     assert (allowed.devices, allowed.cpus_milli) == ({GPU: 4}, 4000)
     assert _seen(allowed)[:2] == (4, 4)
     assert _seen(allowed, _pod(1, placement="p1"))[:2] == (4, 3)
@@ -90,17 +90,17 @@ def test_a_quota_of_a_class_of_devices_counts_as_gpus() -> None:
     ours = CLUSTER.asked([pod])
     assert ours.devices[resource] == 2, "what it asks for by its claim"
     entry = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
-    assert allowance([_quota({entry: "6"}, {entry: "3"})], [], {}, "", ours).devices == {resource: 5}
+    assert allowance([_quota({entry: "6"}, {entry: "3"})], [], "", ours).devices == {resource: 5}
     both = _quota({entry: "6", f"requests.{resource}": "4"}, {entry: "3", f"requests.{resource}": "3"})
-    assert allowance([both], [], {}, "", ours).devices == {resource: 3}
+    assert allowance([both], [], "", ours).devices == {resource: 3}
 
 
 def test_pods_that_have_ended_count_where_objects_are_counted() -> None:
     ended = msgspec.structs.replace(_pod(1, placement="p1"), status=PodStatus(phase="Succeeded"))
     ours = CLUSTER.asked([ended, _pod(1, placement="p2")])
     assert (ours.pods, ours.objects, ours.devices[GPU]) == (1, 2, 1)
-    assert allowance([_quota({"pods": "5"}, {"pods": "3"})], [], {}, "", ours).pods == 3
-    assert allowance([_quota({"count/pods": "5"}, {"count/pods": "5"})], [], {}, "", ours).pods == 2
+    assert allowance([_quota({"pods": "5"}, {"pods": "3"})], [], "", ours).pods == 3
+    assert allowance([_quota({"count/pods": "5"}, {"count/pods": "5"})], [], "", ours).pods == 2
 
 
 def test_no_pool_starves_for_another_of_the_same_resource() -> None:
@@ -114,7 +114,7 @@ def test_no_pool_starves_for_another_of_the_same_resource() -> None:
     machines = {
         each.metadata.name: machine for each in (_node("a0"), h100) if (machine := CLUSTER.machine(each))
     }
-    seen = CLUSTER.seen(machines, [], "", allowance([_quota({f"requests.{GPU}": "4"})], [], {}, ""))
+    seen = CLUSTER.seen(machines, [], "", allowance([_quota({f"requests.{GPU}": "4"})], [], ""))
     assert {name: len(hosts[0].gpus) for name, hosts in seen.hosts.items()} == {
         POOL: 4,
         "nvidia-h100-80gb-hbm3": 4,
@@ -122,17 +122,17 @@ def test_no_pool_starves_for_another_of_the_same_resource() -> None:
 
 
 def test_what_is_left_of_cpus_is_all_that_a_host_has_free() -> None:
-    allowed = allowance([_quota({"requests.cpu": "5"})], [], {}, "")
+    allowed = allowance([_quota({"requests.cpu": "5"})], [], "")
     assert _seen(allowed, _pod(1, placement="p1"))[2] == [4000, 4000]
 
 
 def test_no_pod_more_is_nothing_free() -> None:
-    allowed = allowance([_quota({"pods": "1"})], [], {}, "")
+    allowed = allowance([_quota({"pods": "1"})], [], "")
     assert _seen(allowed, _pod(1, placement="p1")) == (8, 0, [0, 0])
 
 
 def test_no_container_gets_more_than_it_may_ask_for() -> None:
-    allowed = allowance([], [_range(max={"cpu": "3"})], {}, "")
+    allowed = allowance([], [_range(max={"cpu": "3"})], "")
     assert _seen(allowed)[2] == [3000, 3000]
 
 
@@ -148,7 +148,7 @@ def test_no_container_gets_more_than_it_may_ask_for() -> None:
     ],
 )  # fmt: skip
 def test_a_quota_of_other_pods_does_not_count(spec: dict[str, Any], counts: bool) -> None:
-    found = allowance([_quota({f"requests.{GPU}": "1"}, **spec)], [], {}, "low").devices
+    found = allowance([_quota({f"requests.{GPU}": "1"}, **spec)], [], "low").devices
     assert found == ({GPU: 1} if counts else {})
 
 
@@ -166,11 +166,11 @@ def test_containers_have_the_limits_and_the_least_that_the_namespace_asks_for() 
     main, side = _resources(Allowance())
     assert main["limits"] == {"memory": "1024Mi", GPU: "1"}
     assert side == {"requests": {"cpu": "0", "memory": "0"}, "limits": {}}
-    strict = allowance([_quota({"limits.cpu": "8"})], [_range(min={"memory": "64Mi"})], {}, "")
+    strict = allowance([_quota({"limits.cpu": "8"})], [_range(min={"memory": "64Mi"})], "")
     main, side = _resources(strict)
     assert main["limits"] == {"memory": "1024Mi", GPU: "1", "cpu": main["requests"]["cpu"]}
     assert side == {"requests": {"cpu": "0", "memory": "64Mi"}, "limits": {"cpu": "0"}}
-    _, side = _resources(allowance([], [_range(maxLimitRequestRatio={"cpu": "2"})], {}, ""))
+    _, side = _resources(allowance([], [_range(maxLimitRequestRatio={"cpu": "2"})], ""))
     assert side == {"requests": {"cpu": "10m", "memory": "0"}, "limits": {"cpu": "10m"}}
 
 
@@ -178,17 +178,17 @@ def test_containers_have_the_limits_and_the_least_that_the_namespace_asks_for() 
 def test_a_limit_of_ones_own_stands_where_the_namespace_would_put_in_a_smaller_one_or_wants_one(
     line: dict[str, Any],
 ) -> None:
-    main, _ = _resources(allowance([], [_range(**line)], {}, ""))
+    main, _ = _resources(allowance([], [_range(**line)], ""))
     assert main["limits"]["cpu"] == main["requests"]["cpu"]
 
 
 def test_what_the_side_container_asks_for_is_not_offered() -> None:
-    allowed = allowance([_quota({"requests.cpu": "2"})], [_range(min={"cpu": "100m"})], {}, "")
+    allowed = allowance([_quota({"requests.cpu": "2"})], [_range(min={"cpu": "100m"})], "")
     assert _seen(allowed)[2] == [1900, 1900]
 
 
 def test_a_job_that_does_not_say_its_memory_is_told_to_where_the_namespace_limits_it() -> None:
-    strict = allowance([_quota({"limits.memory": "8Gi"})], [], {}, "")
+    strict = allowance([_quota({"limits.memory": "8Gi"})], [], "")
     with pytest.raises(StagingRefused, match=r"resources\.memory"):
         _resources(strict, memory_mib=0)
     assert _resources(strict)[0]["limits"]["memory"] == "1024Mi"
@@ -229,9 +229,12 @@ async def test_the_quota_of_a_cluster_queue_less_what_other_queues_hold_of_it(
             return msgspec.json.encode(answers[path])
 
     api: Any = Api()
-    assert await kueue.devices(api, "ns", ["gpus"], others=False) == devices
-    assert await kueue.devices(api, "ns", ["none"], others=False) == {}
-    assert await kueue.devices(api, "ns", ["gpus"], others=True) == {}, "Kueue holds no pod without a queue"
+    assert await kueue.devices(api, {"ns": False}, ["gpus"]) == devices
+    assert await kueue.devices(api, {"ns": False}, ["none"]) == {}
+    assert await kueue.devices(api, {"ns": True}, ["gpus"]) == {}, "Kueue holds no pod without a queue"
+    assert await kueue.devices(api, {"ns": False, "free": False}, ["gpus"]) == {}, (
+        "nor those of another namespace"
+    )
 
 
 class Kueues:
@@ -288,10 +291,18 @@ async def test_a_queue_that_may_not_be_read_is_said() -> None:
             raise Forbidden(path)
 
     with pytest.raises(Forbidden):
-        await kueue.devices(Api(), "ns", ["gpus"], others=False)  # type: ignore[arg-type]
+        await kueue.devices(Api(), {"ns": False}, ["gpus"])  # type: ignore[arg-type]
 
 
-async def test_of_several_namespaces_what_one_of_them_allows_is_offered_and_each_has_its_own_rules() -> None:
+async def test_namespaces_that_share_a_cluster_queue_have_its_quota_once() -> None:
+    queues = {"team:vision": "vision", "*": "all"}
+    settings = KubeSettings(image="i", namespaces={"team:vision": "vision"}, kueue_queues=queues)
+    read = await _read(Kueues({"vision": "a", "all": "a"}, {"a": 8}), settings)
+    assert read.now.devices == {GPU: 8}
+
+
+async def test_several_namespaces_offer_what_they_allow_together_and_each_has_its_own_rules() -> None:
+    """Two teams with four and two GPUs were offered four."""
     quotas = {
         "jobs": {"requests.nvidia.com/gpu": "4", "pods": "5"},
         "vision": {"requests.nvidia.com/gpu": "2"},
@@ -309,7 +320,7 @@ async def test_of_several_namespaces_what_one_of_them_allows_is_offered_and_each
 
     settings = KubeSettings(image="i", namespace="jobs", namespaces={"team:vision": "vision"})
     read = await _read(Api(), settings)
-    assert read.now.devices == {"nvidia.com/gpu": 4}
+    assert read.now.devices == {"nvidia.com/gpu": 6}
     assert read.now.pods is None
     assert not read.now.limited
     assert read.of("vision").devices == {"nvidia.com/gpu": 2}
