@@ -15,6 +15,7 @@ from federator.client import AsyncClient, JobFilter
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, NotFound, Permanent, Transient
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.operator import status as said
+from federator.operator.claims import Claims
 from federator.operator.cluster import ALL, Cluster
 from federator.operator.events import Events
 from federator.operator.objects import (
@@ -59,8 +60,9 @@ class Operator:
         self.events = Events(api)
         self._clients = {name: client(file, tenant) for name, tenant in file.namespaces.items()}
         self._submissions = {name: Submissions(each) for name, each in self._clients.items()}
+        self._claims = Claims(file.most, file.namespaces)
         self._workloads = (
-            Workloads(file, file.multikueue, api, self._clients, self._submissions, self.events)
+            Workloads(file, file.multikueue, api, self._clients, self._submissions, self.events, self._claims)
             if file.multikueue is not None
             else None
         )
@@ -72,7 +74,6 @@ class Operator:
         self._queued: set[str] = set()
         self._busy: set[str] = set()
         self._failures: dict[str, int] = {}
-        self._claimed: dict[str, set[str]] = {name: set() for name in file.namespaces}
         self._trouble: dict[str, str] = {}
         """Why the jobs of a namespace cannot be listed: said once, not every few seconds."""
         self._written: dict[str, float] = {}
@@ -102,14 +103,8 @@ class Operator:
         if self._policies is not None:
             await self._policies.close()
 
-    def _full(self, namespace: str) -> bool:
-        """Whether one more would be too many: of all, unless its namespace has not had its share."""
-        count = sum(map(len, self._claimed.values()))
-        share = self._file.most / len(self._claimed)
-        return count >= self._file.most and len(self._claimed[namespace]) >= share
-
     def _changed(self, key: str, job: FederatedJob | None) -> None:
-        claimed = self._claimed.get(key.partition("/")[0], set())
+        claimed = self._claims.objects.get(key.partition("/")[0], set())
         if job is None:
             for known in (self._failures, self._written):
                 known.pop(key, None)
@@ -194,7 +189,7 @@ class Operator:
         if job.claimed and not ready and (found := await self._find(job, client)):
             await self._adopt(job, found)
             return
-        if not job.claimed and self._full(job.metadata.namespace):
+        if not job.claimed and self._claims.full(job.metadata.namespace):
             log.warning("%s waits: as many objects as may be are looked after", job.key)
             self._later(job.key, FULL_AGAIN_S)
             return

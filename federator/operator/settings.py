@@ -100,7 +100,7 @@ class OperatorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forecast_every: Annotated[float, fields.duration("1m", low_s=0.2, high_s=86400)] = 60.0
     """How often at most an object is written because its forecast or its cost has moved, and nothing else. Left out: 1m."""
     most: Annotated[int, Meta(ge=1, le=100_000)] = 20_000
-    """So many objects that are not over are looked after; those beyond wait, except those of a namespace that has less than its equal share of them. Left out: 20000."""
+    """So many objects and Workloads that are not over are looked after; those beyond wait, except those of a namespace that has less than its equal share of them. Left out: 20000."""
 
 
 def load(path: Path) -> OperatorFile:

@@ -17,9 +17,11 @@ from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.kernel.errors import FederatorError, Permanent
 from federator.model.jobs import TERMINAL, WHOLE_MILLI, JobStatus
+from federator.operator.claims import Claims
 from federator.operator.events import About, Events
 from federator.operator.settings import MultiKueue, OperatorFile
 from federator.operator.submissions import Submissions
+from federator.retry import Backoff
 from federator.wire.http import JobRow
 from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import Size, request_of
@@ -42,8 +44,8 @@ from federator_agent.multikueue.workloads import (
 from federator_agent.nvml import Gpu
 
 AGAIN_S, REFUSED_AGAIN_S = 5.0, 60.0
-ENDED_AGAIN_S, AT_MOST_S = 60.0, 3600.0
-"""How long a Workload waits for its next job when one has ended before it, by a cancellation for instance; twice as long each time, up to an hour."""
+ENDED_AGAIN = Backoff(60.0, 3600.0, spread=0.0)
+"""How long a Workload waits for its next job when one has ended before it, by a cancellation for instance."""
 LIVE = ",".join(each for each in JobStatus if each not in TERMINAL)
 NOT_HERE = "echo 'this job stands for a Workload of Kueue; the site file lacks multikueue' >&2; exit 1"
 """What it runs at a site that is none of a MultiKueue."""
@@ -207,8 +209,8 @@ class _Asked(msgspec.Struct, frozen=True):
 
     def again(self, now: float) -> "_Asked":
         """Once its job has ended."""
-        pause_s = min(ENDED_AGAIN_S * 2 ** min(self.ended, 10), AT_MOST_S)
-        return _Asked(self.ended + 1, now + pause_s)
+        ended = self.ended + 1
+        return _Asked(ended, now + ENDED_AGAIN.pause_s(ended))
 
 
 class Workloads:
@@ -222,9 +224,12 @@ class Workloads:
         clients: Mapping[str, AsyncClient],
         submissions: Mapping[str, Submissions],
         events: Events,
+        claims: Claims,
     ) -> None:
         self._file, self._settings, self._api, self._events = file, settings, api, events
-        self._clients, self._submissions = clients, submissions
+        self._clients, self._submissions, self._claims = clients, submissions, claims
+        self._waits: set[str] = set()
+        """Namespaces with Workloads that are too many: said once, not every few seconds."""
         self._base = ""
         self._asked: dict[str, dict[str, _Asked]] = {name: {} for name in clients}
         """By namespace and client id, of those that are still wanted."""
@@ -279,6 +284,8 @@ class Workloads:
             each = before[name]
             asked[name] = each.again(now) if each.until == math.inf else each
         self._asked[namespace] = asked
+        standing = {name for name, each in asked.items() if each.until == math.inf}
+        self._claims.workloads[namespace] = standing
         over = {each.uid for each in mine if each.over}
         if left := [
             row.id for name, row in live.items() if name not in wanted and not _ends_by_itself(row, over)
@@ -289,7 +296,23 @@ class Workloads:
             for name, each in wanted.items()
             if name not in live and (name not in asked or asked[name].until <= now)
         ]
-        await asyncio.gather(*(self._submit(namespace, each) for each in new))
+        await asyncio.gather(*(self._submit(namespace, each) for each in self._within(namespace, new)))
+
+    def _within(self, namespace: str, new: list[Planned]) -> list[Planned]:
+        """Those for which there is room; the others wait for a later look."""
+        taken = list[Planned]()
+        for each in new:
+            if self._claims.full(namespace):
+                break
+            self._claims.workloads[namespace].add(each.client_id)
+            taken.append(each)
+        waits = len(new) - len(taken)
+        if waits and namespace not in self._waits:
+            log.warning(
+                "%d Workloads of namespace %s wait: as many as may be are looked after", waits, namespace
+            )
+        (self._waits.add if waits else self._waits.discard)(namespace)
+        return taken
 
     async def _submit(self, namespace: str, workload: Planned) -> None:
         assert workload.document is not None, "only what is wanted is submitted"

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.kernel.errors import Forbidden
+from federator.kernel.errors import Forbidden, Unavailable
 from federator.operator import workloads
+from federator.operator.claims import Claims
 from federator.operator.events import Events
 from federator.operator.settings import MultiKueue, OperatorFile, Tenant
 from federator.operator.submissions import Submissions
@@ -124,7 +125,7 @@ def test_no_job_stands_for_what_holds_no_quota_or_is_over(other: Queued) -> None
 class World:
     """The keeper of one namespace, and a dispatcher with the jobs that live."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 100) -> None:
         self.api, self.dispatcher = FakeApi(), FakeDispatcher()
         self.rows: list[JobRow] = []
         api: Any = self.api
@@ -133,7 +134,10 @@ class World:
         client.act = self._act
         self.cancelled: list[str] = []
         self.events = Events(api)
-        self.keeper = Workloads(FILE, SETTINGS, api, {"n": client}, {"n": Submissions(client)}, self.events)
+        self.claims = Claims(most, ("n", "m"))
+        self.keeper = Workloads(
+            FILE, SETTINGS, api, {"n": client}, {"n": Submissions(client)}, self.events, self.claims
+        )
 
     async def _all(self, _which: object) -> AsyncIterator[JobRow]:
         for row in self.rows:
@@ -252,6 +256,35 @@ async def test_a_list_that_is_older_than_a_submission_makes_no_second_job(clock:
     for _ in range(3):
         clock.now += 100
         await world.keeper.look("n")
+    assert len(world.dispatcher.documents) == 1
+
+
+async def test_beyond_the_most_workloads_wait_but_each_namespace_has_its_share() -> None:
+    """A manager with a hundred thousand Workloads made as many jobs."""
+    world = World(most=4)
+    world.claims.objects["m"] |= {"m/a", "m/b", "m/c", "m/d"}
+    world.has(*(workload(name=name) for name in "abc"))
+    rows = list[JobRow]()
+    for name in "ab":
+        world.lives(planned(workload(name=name), SETTINGS, None), "RUNNING")
+        rows += world.rows
+    world.rows = []
+    for _ in range(2):
+        await world.keeper.look("n")
+        assert len(world.dispatcher.documents) == 2, "half of four, whatever the other namespace has"
+        world.rows = rows
+    world.claims.objects["m"].clear()
+    await world.keeper.look("n")
+    assert len(world.dispatcher.documents) == 3
+
+
+async def test_a_workload_whose_submission_was_cut_takes_no_place_for_ever() -> None:
+    world = World(most=1)
+    world.has(workload())
+    world.dispatcher.broken = [Unavailable("away")]
+    with pytest.raises(Unavailable):
+        await world.keeper.look("n")
+    await world.keeper.look("n")
     assert len(world.dispatcher.documents) == 1
 
 
