@@ -1,7 +1,7 @@
-"""Gangs by a scheduler of the cluster's own, beside Kueue: Volcano and KAI by a PodGroup that the agent makes, YuniKorn by annotations.
+"""Gangs by a scheduler of the cluster's own, beside Kueue: Kubernetes' own one, Volcano and KAI by a PodGroup that the agent makes, YuniKorn by annotations.
 
 Without one the agent makes all pods of a placement together and takes all of them back when some find no node; such a scheduler never binds a part of them.
-What is said to each is as its documentation has it; recorded manifests are tested, not the schedulers.
+What is said to each is as its documentation has it; tests hold the manifests, and have no such scheduler.
 """
 
 import json
@@ -24,13 +24,23 @@ _TASK_GROUP = "ranks"
 class Gangs(StrEnum):
     """Schedulers that know gangs."""
 
+    KUBERNETES = "kubernetes"
     VOLCANO = "volcano"
     KAI = "kai"
     YUNIKORN = "yunikorn"
 
 
-SCHEDULER_NAMES = {Gangs.VOLCANO: "volcano", Gangs.KAI: "kai-scheduler", Gangs.YUNIKORN: "yunikorn"}
-_VERSIONS = {Gangs.VOLCANO: "scheduling.volcano.sh/v1beta1", Gangs.KAI: "scheduling.run.ai/v2alpha2"}
+SCHEDULER_NAMES = {
+    Gangs.KUBERNETES: "default-scheduler",
+    Gangs.VOLCANO: "volcano",
+    Gangs.KAI: "kai-scheduler",
+    Gangs.YUNIKORN: "yunikorn",
+}
+_VERSIONS = {
+    Gangs.KUBERNETES: "scheduling.k8s.io/v1alpha2",
+    Gangs.VOLCANO: "scheduling.volcano.sh/v1beta1",
+    Gangs.KAI: "scheduling.run.ai/v2alpha2",
+}
 """Whose PodGroup the agent makes."""
 
 
@@ -38,11 +48,11 @@ class GangScheduler(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A scheduler that binds the pods of a gang together, instead of the cluster's default one."""
 
     kind: Gangs
-    """Which: `volcano`, `kai` or `yunikorn`."""
+    """Which: `kubernetes`, whose default scheduler knows gangs where the cluster has the feature `GangScheduling`; `volcano`, `kai` or `yunikorn`."""
     scheduler_name: QueueName = ""
-    """What pods name as their scheduler. Left out: `volcano`, `kai-scheduler` or `yunikorn`."""
+    """What pods name as their scheduler. Left out: `default-scheduler`, `volcano`, `kai-scheduler` or `yunikorn`."""
     queue: QueueName = ""
-    """Its queue for the pods, such as `research` or `root.research`. Left out: its own default."""
+    """Its queue for the pods, such as `research` or `root.research`. Left out: its own default. `kubernetes` has none."""
     queues: dict[naming.Key, QueueName] = {}
     """By [whose work](#whose-work) it is, its queue. `*`: all others. Left out: as `queue` says."""
 
@@ -77,6 +87,10 @@ def join(
         spec["priorityClassName"] = priority
     if gang.kind is Gangs.VOLCANO:
         spec["minResources"] = requested(pods)
+    if gang.kind is Gangs.KUBERNETES:
+        spec = {"schedulingPolicy": {"gang": {"minCount": len(pods)}}}
+        for pod in pods:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": placement}
     metadata = {"name": placement, "namespace": pods[0]["metadata"]["namespace"], "labels": dict(labels)}
     return {"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
@@ -86,6 +100,8 @@ def _marks(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Labels and annotations of each pod."""
     match gang.kind:
+        case Gangs.KUBERNETES:
+            return {}, {}
         case Gangs.VOLCANO:
             return {}, {"scheduling.k8s.io/group-name": placement}
         case Gangs.KAI:

@@ -16,7 +16,7 @@ from federator.wire import fields
 from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, Model, read_accelerators
 from federator.wire.records import decode
 from federator_agent import whose as naming
-from federator_agent.kube.gangs import GangScheduler
+from federator_agent.kube.gangs import Gangs, GangScheduler
 from federator_agent.kube.pod_template import read_template
 from federator_agent.kube.security import NOBODY
 
@@ -282,6 +282,11 @@ def _check_scheduler(settings: KubeSettings) -> None:
     if settings.kueue_queue or settings.kueue_queues:
         remedy = "keep one of kube.gang_scheduler and kube.kueue_queue"
         raise Invalid("does not go with Kueue's queues", field="$.kube.gang_scheduler", remedy=remedy)
+    if settings.gang_scheduler.kind is Gangs.KUBERNETES and (
+        settings.gang_scheduler.queue or settings.gang_scheduler.queues
+    ):
+        remedy = "leave out queue and queues: the default scheduler has none"
+        raise Invalid("does not go with queues", field="$.kube.gang_scheduler.kind", remedy=remedy)
     for name, template in settings.named_templates().items():
         if template.get("spec", {}).get("schedulerName"):
             remedy = "write it as kube.gang_scheduler.scheduler_name"

@@ -1,4 +1,4 @@
-"""What Volcano, KAI and YuniKorn are told of a gang: as their documentation has it."""
+"""What Kubernetes, Volcano, KAI and YuniKorn are told of a gang: as their documentation has it."""
 
 import json
 from typing import Any
@@ -37,6 +37,21 @@ def joined(
     assert site.gang_scheduler is not None
     group = gangs.join(pods, site.gang_scheduler, "p1", Whose("research/x"), manifests.labels(record, "here"))
     return pods, group
+
+
+def test_kubernetes_has_a_group_of_its_own_and_pods_that_name_it() -> None:
+    pods, group = joined({"kind": "kubernetes"}, priority_class="low")
+    assert group is not None
+    assert (group["apiVersion"], group["kind"]) == ("scheduling.k8s.io/v1alpha2", "PodGroup")
+    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    for pod in pods:
+        assert pod["spec"]["schedulerName"] == "default-scheduler"
+        assert pod["spec"]["schedulingGroup"] == {"podGroupName": "p1"}
+
+
+def test_kubernetes_has_no_queues() -> None:
+    with pytest.raises(Invalid, match="queues"):
+        settings(gang_scheduler={"kind": "kubernetes", "queue": "q"})
 
 
 def test_volcano_has_a_group_with_what_all_ranks_need() -> None:
