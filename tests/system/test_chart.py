@@ -248,6 +248,18 @@ def created(admin: Admin, document: dict[str, Any]) -> str:
     return str(kind)
 
 
+@pytest.mark.parametrize("values", [EVERYTHING, *map(example, WITH_PODS)], ids=["everything", *WITH_PODS])
+def test_each_port_says_its_protocol(values: dict[str, Any]) -> None:
+    """Helm 4 applies by the server, and API servers of 1.20 refuse such a port without it."""
+    for each in objects(values):
+        spec = each.get("spec", {})
+        inner = spec.get("template", {}).get("spec", {})
+        ports = spec.get("ports", []) + [
+            port for container in inner.get("containers", ()) for port in container.get("ports", ())
+        ]
+        assert all("protocol" in port for port in ports), each["metadata"]["name"]
+
+
 def test_each_namespace_of_a_team_has_what_the_namespace_of_jobs_has() -> None:
     kube = {"image": "i", "namespaces": {"team:vision": "vision", "research/*": "research", "*": "vision"}}
     site = {"site": "basel", "dispatcher": "https://d.example.org", "kube": kube}
