@@ -1,15 +1,17 @@
-"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C; with `figures`, what the runtime costs at one."""
+"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C; with `figures`, what the runtime costs at one; with `endings`, whether work leaves Kueue's quota behind at that of `KUBECONFIG`."""
 
 import signal
 import sys
 
-from tests.testbeds.kubernetes import figures
+from tests.testbeds.kubernetes import endings, figures
 from tests.testbeds.kubernetes.cluster import missing
 from tests.testbeds.kubernetes.shared import testbed
 
 
 def main() -> int:
     """Keep it up, or measure."""
+    if sys.argv[1:2] == ["endings"]:
+        return endings.main(int((sys.argv[2:] or ["500"])[0]))
     if lack := missing():
         sys.stderr.write(f"{lack}\n")
         return 1
