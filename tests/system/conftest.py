@@ -1,14 +1,19 @@
-"""Runs of the demonstration, each one shared by the tests that look at it.
+"""What several tests look at: runs of the demonstration, and the container images.
 
-Each takes the better part of a minute, and a sixth of a core: those that are wanted are played at the same time.
+A run takes the better part of a minute, and a sixth of a core: those that are wanted are played at the same time.
 """
 
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tests.support.demo_runs import Run, federator, run_demo
+from tests.testbeds import images
+from tests.testbeds.podman import Podman, missing
+from tests.testbeds.required import need
 
 PLAYS = {
     "plain": (),
@@ -78,3 +83,18 @@ def kept(stage: Stage) -> Iterator[Run]:
     run = stage.play("kept")
     yield run
     _stop(run)
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Podman]:
+    need(missing() or images.missing())
+    made = Podman(Path(tempfile.mkdtemp(prefix="images-")))
+    made("import", "--quiet", str(images.place() / "base.tar"), images.BASE)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="session")
+def built(podman: Podman) -> dict[str, str]:
+    """Name with version, and id."""
+    return {name.partition(":")[0]: ident for name, ident in images.build(podman).items()}

@@ -5,22 +5,18 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.testbeds import images
-from tests.testbeds.podman import Podman, missing
+from tests.testbeds.podman import Podman
 from tests.testbeds.ports import free_ports
-from tests.testbeds.required import need
 from tools.images import UNUSED
 
 ROOT = Path(__file__).parents[2]
-BASE, NAME = "localhost/federator-base", "localhost/"
 KEPT = (
     "--network=host",
     "--read-only",
@@ -34,41 +30,8 @@ GRACE_S = 20
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900), pytest.mark.xdist_group("images")]
 
 
-def build(podman: Podman, *words: str) -> dict[str, str]:
-    """Build them, and say under which id each has been."""
-    folder = images.place()
-    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "wheels"), "BUILDAH_ISOLATION": "chroot"}
-    path = f"{podman.programs}:{os.environ['PATH']}"
-    built = subprocess.run(
-        [sys.executable, "-m", "tools.images", "--engine=podman", f"--base={BASE}", f"--name={NAME}", *words],
-        cwd=ROOT,
-        env=os.environ | offline | {"PATH": path},
-        text=True,
-        capture_output=True,
-        timeout=600,
-        check=False,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
-    return dict(re.findall(rf"^{NAME}(\S+)  (sha256:\w+)$", built.stdout, re.MULTILINE))
-
-
-@pytest.fixture(scope="module")
-def podman() -> Iterator[Podman]:
-    need(missing() or images.missing())
-    made = Podman(Path(tempfile.mkdtemp(prefix="images-")))
-    made("import", "--quiet", str(images.place() / "base.tar"), BASE)
-    yield made
-    made.end()
-
-
-@pytest.fixture(scope="module")
-def built(podman: Podman) -> dict[str, str]:
-    """Name with version, and id."""
-    return {name.partition(":")[0]: ident for name, ident in build(podman).items()}
-
-
 def test_they_are_the_same_when_they_are_built_again(podman: Podman, built: dict[str, str]) -> None:
-    again = build(podman, "agent", "--no-cache")
+    again = images.build(podman, "agent", "--no-cache")
     assert list(again.values()) == [built["federator-agent"]]
 
 

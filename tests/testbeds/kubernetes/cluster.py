@@ -138,8 +138,10 @@ class Admin:
 class KubeCluster:
     """A control plane without nodes. `with KubeCluster(folder) as cluster`."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, services: str = "10.213.0.0/24", controllers: str = "") -> None:
+        """`services`: their addresses; `controllers`: those that work beside `CONTROLLERS`."""
+        self.folder, self.services = folder, services
+        self._controllers = f"{CONTROLLERS},{controllers}".removesuffix(",")
         folder.mkdir(parents=True, exist_ok=True)
         self._etcd = EtcdCluster(folder / "etcd", members=1, durable=False)
         self._port = free_ports(1)[0]
@@ -147,6 +149,11 @@ class KubeCluster:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.certificate = folder / "certs" / "apiserver.crt"
         self.url = f"https://127.0.0.1:{self._port}"
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where the API server listens."""
+        return "127.0.0.1", self._port
 
     @property
     def admin(self) -> Admin:
@@ -182,7 +189,7 @@ class KubeCluster:
             "--kube-api-burst=2000",
         ]
         self.start(
-            "kube-controller-manager", *quick, f"--controllers={CONTROLLERS}",
+            "kube-controller-manager", *quick, f"--controllers={self._controllers}",
             f"--service-account-private-key-file={key}", f"--root-ca-file={self.certificate}",
         )  # fmt: skip
         self.start("kube-scheduler", *quick)
@@ -194,7 +201,7 @@ class KubeCluster:
         self.start(
             "kube-apiserver", f"--etcd-servers={self._etcd.endpoints[0]}", "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1", f"--secure-port={self._port}", "--insecure-port=0",
-            "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.213.0.0/24", f"--cert-dir={self.folder / 'certs'}",
+            "--endpoint-reconciler-type=none", f"--service-cluster-ip-range={self.services}", f"--cert-dir={self.folder / 'certs'}",
             f"--token-auth-file={self.folder / 'tokens.csv'}", "--authorization-mode=RBAC",
             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}", "--service-account-issuer=test",
             "--disable-admission-plugins=TaintNodesByCondition", "--kubelet-preferred-address-types=InternalIP",

@@ -41,11 +41,12 @@ def unable() -> str:
 class RealNode:
     """One node of a cluster, with `GPUS` GPUs that are but a number. `with RealNode(cluster)`."""
 
-    def __init__(self, cluster: KubeCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: KubeCluster, pods: str = "10.213.7.0/24") -> None:
+        """`pods`: their addresses."""
+        self._cluster, self._pods = cluster, pods
         self.folder = cluster.folder / "node"
         self._group = f"{_MARK}{os.getpid()}"
-        self._bridge = f"fedk{os.getpid() % 10**8}"
+        self.bridge = f"fedk{os.getpid() % 10**8}"
         self._socket = self.folder / "containerd.sock"
         self._said = 0
 
@@ -90,7 +91,7 @@ class RealNode:
         wait_until(self._answers, "containerd")
         archive = self.folder / "image.tar"
         write_image(archive)
-        self._ctr("images", "import", str(archive))
+        self.load(archive)
 
     def start_kubelet(self) -> None:
         """Start it, for the first time or again. It dies with the thread that calls this. `wait_ready` follows."""
@@ -149,9 +150,10 @@ state = "{self.folder}/run"
         ipam = {
             "type": "host-local",
             "dataDir": f"{self.folder}/addresses",
-            "ranges": [[{"subnet": "10.213.7.0/24"}]],
+            "ranges": [[{"subnet": self._pods}]],
+            "routes": [{"dst": self._cluster.services}],
         }
-        bridge = {"type": "bridge", "bridge": self._bridge, "isGateway": False, "ipam": ipam}
+        bridge = {"type": "bridge", "bridge": self.bridge, "isGateway": False, "ipam": ipam}
         return json.dumps({"cniVersion": "0.4.0", "name": "test", "plugins": [bridge]})
 
     def _kubelet(self) -> dict[str, object]:
@@ -191,9 +193,13 @@ state = "{self.folder}/run"
             return True
         return False
 
+    def load(self, archive: Path) -> None:
+        """Give it an image, from what `docker save` or its like has written."""
+        self._ctr("images", "import", str(archive))
+
     def _ctr(self, *words: str) -> str:
         command = ["ctr", "-a", str(self._socket), "-n", "k8s.io", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
 
     def _ready(self) -> bool:
         nodes = {node["metadata"]["name"]: node for node in self.admin.ask("GET", "/api/v1/nodes")["items"]}
@@ -216,7 +222,7 @@ state = "{self.folder}/run"
                 self._cluster.kill(program)
         _end_shims(self.folder)
         _end_group(self._group)
-        subprocess.run(["ip", "link", "delete", self._bridge], check=False, capture_output=True)
+        subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
 
 
 def end_leftovers() -> None:
