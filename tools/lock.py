@@ -22,7 +22,7 @@ OPTIONS = [
 ]
 ROLES = {
     "agent": ("gpu", "kubernetes", "aws", "traces"),
-    "dispatcher": ("dispatcher", "etcd", "aws", "kubernetes", "traces"),
+    "dispatcher": ("dispatcher", "etcd", "aws", "gcp", "kubernetes", "traces"),
 }
 """What is installed by lock, and with which extras; the operator of `FederatedJob` is run from the dispatcher's."""
 
@@ -34,7 +34,9 @@ def main() -> None:
     running = project["dependencies"] + project["optional-dependencies"]["dispatcher"] + groups["build"]
     optional = project["optional-dependencies"]
     extras = [
-        each for extra in ("gpu", "kubernetes", "etcd", "aws", "ssh", "traces") for each in optional[extra]
+        each
+        for extra in ("gpu", "kubernetes", "etcd", "aws", "gcp", "ssh", "traces")
+        for each in optional[extra]
     ]
     compile_lock("dev", running + extras + groups["dev"] + groups["lab"], [])
     compile_lock("demo", running, ["--constraint=requirements/dev.txt"])

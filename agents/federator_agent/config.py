@@ -29,6 +29,7 @@ from federator_agent.link_limits import LinkLimits
 from federator_agent.local.gpu_tests import GpuTest
 from federator_agent.local.isolation import Isolation, isolation_of
 from federator_agent.local_submit import LocalSubmit
+from federator_agent.metadata import Notices
 from federator_agent.multikueue.settings import MultiKueueSettings
 from federator_agent.secrets import Secret, secrets_of
 from federator_agent.site_file import Pool, SiteFile, UserData
@@ -40,8 +41,8 @@ STATE_DIR_VARIABLE = "FEDERATOR_AGENT_STATE_DIR"
 UNWATCHED_VARIABLE = "FEDERATOR_NO_GPU_WATCH"
 """Set by who makes up machines: the GPUs that they declare are not those of this host."""
 NOTICES_VARIABLE = "FEDERATOR_NOTICES"
-"""`ec2` on a machine that its provider may take back, and tells so by the metadata service of EC2."""
-EC2_METADATA = "http://169.254.169.254"
+"""`ec2` or `gce` on a machine that its provider may take back, and tells so by that cloud's metadata service."""
+METADATA = "http://169.254.169.254"
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 _PASSED_ON = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
@@ -77,8 +78,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The Slurm cluster whose jobs run the work, if one does."""
     multikueue: MultiKueueSettings | None = None
     """The cluster of a MultiKueue for which the agent stands, if it does."""
-    notices: str = ""
-    """URL of the metadata service that says when this machine is taken back; empty: nobody takes it back."""
+    notices: Notices | None = None
+    """The metadata service that says when this machine is taken back; None: nobody takes it back."""
     watch_gpus: bool = True
     """Whether GPUs of this host that ail take no new work."""
     electricity: Electricity = Electricity()
@@ -312,11 +313,15 @@ def _pool(pool: Pool, path: str) -> HostPool:
     )
 
 
-def _notices(environ: Mapping[str, str]) -> str:
-    """The address is that of Amazon's own tools."""
-    if environ.get(NOTICES_VARIABLE) != "ec2":
-        return ""
-    return (environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or EC2_METADATA).rstrip("/")
+def _notices(environ: Mapping[str, str]) -> Notices | None:
+    """The address is the clouds' own, and their tools' variables replace it."""
+    cloud = environ.get(NOTICES_VARIABLE)
+    if cloud == "ec2":
+        return Notices(cloud, (environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA).rstrip("/"))
+    if cloud == "gce":
+        host = environ.get("GCE_METADATA_HOST")
+        return Notices(cloud, f"http://{host}" if host else METADATA)
+    return None
 
 
 def _passed_on(environ: Mapping[str, str]) -> dict[str, str]:

@@ -248,7 +248,7 @@ class Agent:
                 if self._gpu_tests is not None:
                     self._tasks.spawn(self._gpu_tests.run(self._devices.watched, self._gpus_in_use))
                 self._tasks.spawn(self._sample(work))
-                if self._settings.notices:
+                if self._settings.notices is not None:
                     self._tasks.spawn(metadata.watch(self._settings.notices, self.tell))
                 self._tasks.spawn(self._socket.serve())
                 self._tasks.spawn(self._link.run(http))

@@ -41,12 +41,14 @@ def _policy() -> dict[str, Any]:
 def _settings() -> dict[str, Any]:
     from federator.settings import Settings
     from federator_providers.aws.settings import AwsSettings
+    from federator_providers.gce.settings import GceSettings
     from federator_providers.local.settings import LocalSettings
     from federator_providers.ssh.settings import SshSettings
 
     schema = file_schema(Settings, "Settings of the dispatcher of Federator")
     providers = {
         "aws": record_schema(AwsSettings),
+        "gce": record_schema(GceSettings),
         "local": record_schema(LocalSettings),
         "ssh": record_schema(SshSettings),
     }

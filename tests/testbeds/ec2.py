@@ -35,10 +35,12 @@ Form = dict[str, str]
 
 
 class MetadataService:
-    """What a machine of EC2 may ask about itself, behind tokens. `notice` is what it says of an interruption, once there is one."""
+    """What a machine of EC2 may ask about itself, behind tokens, and one of Compute Engine. `notice` is what the first is told of an interruption, once there is one."""
 
     def __init__(self) -> None:
         self.notice: dict[str, str] | None = None
+        self.preempted = "FALSE"
+        """What a machine of Compute Engine is told."""
         self.asked = 0
         """How often there was a question with a good token."""
         self.refused = 0
@@ -49,6 +51,7 @@ class MetadataService:
         application = web.Application()
         application.router.add_put("/latest/api/token", self._token)
         application.router.add_get("/latest/meta-data/spot/instance-action", self._action)
+        application.router.add_get("/computeMetadata/v1/instance/preempted", self._preempted)
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -74,6 +77,12 @@ class MetadataService:
         token = f"token-{len(self._tokens)}-{self.asked}"
         self._tokens.add(token)
         return web.Response(text=token)
+
+    async def _preempted(self, request: web.Request) -> web.Response:
+        if request.headers.get("Metadata-Flavor") != "Google":
+            return web.Response(status=403)
+        self.asked += 1
+        return web.Response(text=self.preempted)
 
     async def _action(self, request: web.Request) -> web.Response:
         if request.headers.get("X-aws-ec2-metadata-token") not in self._tokens:

@@ -21,7 +21,6 @@ from federator_providers.aws.machines import (
     NOTICE_S,
     OFFER,
     alive,
-    boot_script,
     instance,
     oldest,
     tagged,
@@ -30,6 +29,7 @@ from federator_providers.aws.machines import (
 from federator_providers.aws.prices import Prices
 from federator_providers.aws.quotas import counted
 from federator_providers.aws.settings import AwsConfiguration
+from federator_providers.boot import boot_script
 from federator_providers.stocks import SOLD_OUT_S, as_left, take_one
 
 KEEP_ENDED_S = 2 * 3600.0
@@ -127,7 +127,7 @@ class AwsProvider:
             "InstanceInitiatedShutdownBehavior": "terminate",
             "MetadataOptions": {"HttpTokens": "required"},
             "TagSpecifications": [own],
-            "UserData": boot_script(request.user_data, self._settings.boot),
+            "UserData": boot_script(request.user_data, self._settings.boot, "ec2"),
         }
         if zone in self._settings.subnets:
             arguments["SubnetId"] = self._settings.subnets[zone]

@@ -21,23 +21,6 @@ NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 _ENDED = "terminated"
 _TAKEN_BACK = "Server.SpotInstanceTermination"
 _WHEN = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
-_SCRIPT = """\
-#!/bin/sh
-# What Federator hands to its rented machines: read once, by root.
-umask 077
-dir="${{FEDERATOR_BOOT_DIR:-/var/lib/federator-agent}}"
-mkdir -p "$dir"
-cat >"$dir/user-data" <<'END_OF_USER_DATA'
-{user_data}
-END_OF_USER_DATA
-export FEDERATOR_USER_DATA_FILE="$dir/user-data" FEDERATOR_AGENT_STATE_DIR="$dir/state" FEDERATOR_NOTICES=ec2
-{boot}
-"""
-
-
-def boot_script(user_data: str, boot: str) -> str:
-    """What cloud-init runs at first boot: keeps the user data in a file, then runs `boot`."""
-    return _SCRIPT.format(user_data=user_data.rstrip("\n"), boot=boot)
 
 
 def tags(request: LaunchRequest, usd_h: float) -> list[dict[str, str]]:

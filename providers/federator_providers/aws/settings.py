@@ -12,13 +12,9 @@ from federator.model.capacity import Market, Offer, Stock
 from federator.wire.fields import Text, duration
 from federator.wire.records import decode
 from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, SPOT_AS_OF, InstanceType
+from federator_providers.boot import BOOT
 from federator_providers.offers import Many, Markets, Span, Usd, offers_by_name
 
-BOOT = """\
-systemd-run --unit=federator-agent \
---setenv=FEDERATOR_USER_DATA_FILE="$FEDERATOR_USER_DATA_FILE" --setenv=FEDERATOR_AGENT_STATE_DIR="$FEDERATOR_AGENT_STATE_DIR" \
---setenv=FEDERATOR_NOTICES="$FEDERATOR_NOTICES" federator-agent serve"""
-"""A unit of its own, so that cloud-init ends and the agent stays."""
 CATALOGUED = f"catalogue of {AS_OF}"
 Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 

@@ -1,11 +1,13 @@
-"""EC2 as a provider under contract: one moto for all tests, and for each a proxy and an account without anything in it."""
+"""Clouds as providers under contract: EC2, of which there is one moto for all tests and for each a proxy and an empty account; and a Compute Engine for each."""
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from federator.kernel.clock import ManualClock
 from tests.testbeds.ec2 import Ec2Proxy, MotoServer
+from tests.testbeds.gce import GceServer
 
 SECRET = "hush-hush-secret-key"
 
@@ -36,3 +38,14 @@ async def ec2(
     await proxy.start()
     yield proxy
     await proxy.close()
+
+
+@pytest.fixture
+async def gce_server(
+    clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[GceServer]:
+    server = GceServer(clock)
+    await server.start(tmp_path)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(server.credentials))
+    yield server
+    await server.close()

@@ -1,4 +1,4 @@
-"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, and EC2 as moto speaks it.
+"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, EC2 as moto speaks it, and a Compute Engine of the tests' own.
 
 All run on a clock that moves only when told to, so bills are exact.
 """
@@ -16,6 +16,7 @@ from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Ma
 from federator.ports import Provider
 from federator_providers.aws import provider as aws_provider
 from federator_providers.fake import FakeProvider
+from federator_providers.gce import provider as gce_provider
 from federator_providers.limits import LimitedProvider
 from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG
@@ -26,6 +27,8 @@ from federator_providers.ssh.host import Answer, Question, answer
 from federator_providers.ssh.settings import read_settings
 from tests.support.waiting import until
 from tests.testbeds.ec2 import IMAGE, Ec2Proxy
+from tests.testbeds.gce import IMAGE as GCE_IMAGE
+from tests.testbeds.gce import PROJECT, GceServer
 
 PRICE_USD_H = 3.6  # a tenth of a cent a second
 OFFER = Offer(
@@ -58,6 +61,18 @@ AWS_OFFER = msgspec.structs.replace(
     egress_usd_per_gib=0.09,
 )
 
+
+GCE_OFFER = msgspec.structs.replace(
+    OFFER,
+    name="us-central1/g2-standard-4/on-demand",
+    region="us-central1",
+    instance_type="g2-standard-4",
+    model="L4",
+    gpu_memory_mib=24576,
+    gpus=1,
+    teardown_s=60.0,
+    egress_usd_per_gib=0.12,
+)
 
 SSH_OFFER = msgspec.structs.replace(OFFER, name="ssh/box/on-demand", region="ssh")
 
@@ -122,6 +137,31 @@ def make_aws(url: str, clock: ManualClock) -> Provider:
     return aws_provider("p", settings, clock)
 
 
+def make_gce(server: GceServer, clock: ManualClock) -> Provider:
+    box = {
+        "instance_type": "g2-standard-4",
+        "price_usd_h": PRICE_USD_H,
+        "boot_delay": "120s",
+        "max_instances": 2,
+    }
+    settings: dict[str, object] = {
+        "project": PROJECT,
+        "region": "us-central1",
+        "zones": ["us-central1-a"],
+        "image": GCE_IMAGE,
+        "offers": [box],
+        "endpoint_url": server.url,
+    }
+    return gce_provider("p", settings, clock)
+
+
+@pytest.fixture
+async def gce(gce_server: GceServer, clock: ManualClock) -> AsyncIterator[Provider]:
+    made = make_gce(gce_server, clock)
+    yield made
+    await made.close()
+
+
 @pytest.fixture
 async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
     made = make_aws(ec2.url, clock)
@@ -129,7 +169,7 @@ async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
     await made.close()
 
 
-@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws"])
+@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws", "gce"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Provider]:
     if request.param == "local":
         yield make_local(tmp_path / "machines", clock)
@@ -139,8 +179,8 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
         yield make_ssh(tmp_path, clock)
         for folder in (*tmp_path.glob("one/*"), *tmp_path.glob("two/*")):
             kill_tagged(TAG, str(folder))
-    elif request.param == "aws":
-        yield request.getfixturevalue("aws")
+    elif request.param in ("aws", "gce"):
+        yield request.getfixturevalue(request.param)
     elif request.param == "limited":
         inner = FakeProvider("p", clock, [OFFER])
         yield LimitedProvider(inner, clock, calls_per_s=1000.0, calls_at_once=1000)
@@ -152,7 +192,7 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
 def offer(request: pytest.FixtureRequest) -> Offer:
     """The one thing that the provider under test rents."""
     kind = request.node.callspec.params["provider"]
-    return {"aws": AWS_OFFER, "ssh": SSH_OFFER}.get(kind, OFFER)
+    return {"aws": AWS_OFFER, "gce": GCE_OFFER, "ssh": SSH_OFFER}.get(kind, OFFER)
 
 
 def ask(offer: Offer, name: str, federation: str = "lab") -> LaunchRequest:

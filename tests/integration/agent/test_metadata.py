@@ -27,9 +27,9 @@ async def service() -> AsyncIterator[MetadataService]:
 @pytest.fixture
 async def told(service: MetadataService, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Noticed]]:
     """What a watch beside the test has told."""
-    monkeypatch.setattr(metadata, "EVERY_S", 0.01)
+    monkeypatch.setattr(metadata, "EVERY_S", {"ec2": 0.01, "gce": 0.01})
     notices: list[Noticed] = []
-    task = asyncio.create_task(metadata.watch(service.url, notices.append))
+    task = asyncio.create_task(metadata.watch(metadata.Notices("ec2", service.url), notices.append))
     yield notices
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -60,6 +60,23 @@ async def test_tokens_that_run_out_and_nonsense_are_got_over(
     )
     service.give_notice(1_800_000_000)
     await until(lambda: told)
+
+
+async def test_a_preemption_by_compute_engine_is_told_with_half_a_minute_left(
+    service: MetadataService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "EVERY_S", {"gce": 0.01})
+    told: list[Noticed] = []
+    service.preempted = "maybe"
+    task = asyncio.create_task(metadata.watch(metadata.Notices("gce", service.url), told.append))
+    await until(lambda: service.asked >= 2)
+    service.preempted, asked = "FALSE", service.asked
+    await until(lambda: service.asked >= asked + 2)
+    assert not told
+    service.preempted, before = "TRUE", time.time()
+    await asyncio.wait_for(task, 10)
+    (notice,) = told
+    assert before + 30 <= notice.reclaim_at <= time.time() + 30
 
 
 async def test_an_agent_on_such_a_machine_reports_the_notice_and_another_does_not_ask(

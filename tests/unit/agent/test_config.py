@@ -131,19 +131,23 @@ def test_gpus_are_watched_unless_the_owner_or_who_made_up_the_machine_says_no(
 
 
 @pytest.mark.parametrize(
-    ("environ", "url"),
+    ("environ", "notices"),
     [
-        ({}, ""),
-        ({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"}, ""),
-        ({"FEDERATOR_NOTICES": "ec2"}, "http://169.254.169.254"),
+        ({}, None),
+        ({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"}, None),
+        ({"FEDERATOR_NOTICES": "ec2"}, ("ec2", "http://169.254.169.254")),
         (
             {"FEDERATOR_NOTICES": "ec2", "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1/"},
-            "http://127.0.0.1:1",
+            ("ec2", "http://127.0.0.1:1"),
         ),
+        ({"FEDERATOR_NOTICES": "gce"}, ("gce", "http://169.254.169.254")),
+        ({"FEDERATOR_NOTICES": "gce", "GCE_METADATA_HOST": "127.0.0.1:1"}, ("gce", "http://127.0.0.1:1")),
     ],
 )
-def test_only_a_machine_that_may_be_taken_back_asks_about_it(environ: dict[str, str], url: str) -> None:
-    assert config.parse("site: a", "site.yaml", environ).notices == url
+def test_only_a_machine_that_may_be_taken_back_asks_about_it(
+    environ: dict[str, str], notices: tuple[str, str] | None
+) -> None:
+    assert config.parse("site: a", "site.yaml", environ).notices == notices
 
 
 def test_only_user_data_may_hold_a_join_token() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
-from federator_providers.aws.machines import boot_script
 from federator_providers.aws.settings import read_settings
+from federator_providers.boot import boot_script
 
 GIVEN: dict[str, Any] = {
     "region": "us-east-1",
@@ -71,7 +71,7 @@ def test_a_mistake_names_its_key_and_the_remedy(change: dict[str, Any], field: s
 
 def test_the_boot_script_keeps_the_user_data_to_its_owner_and_runs_the_command(tmp_path: Path) -> None:
     secret = '{"join_token": "$HOME `id` \'x\'"}'
-    script = boot_script(secret + "\n", 'cp "$FEDERATOR_USER_DATA_FILE" "$FEDERATOR_AGENT_STATE_DIR"')
+    script = boot_script(secret + "\n", 'cp "$FEDERATOR_USER_DATA_FILE" "$FEDERATOR_AGENT_STATE_DIR"', "ec2")
     boot_dir = tmp_path / "boot"
     subprocess.run(
         ["/bin/sh"], input=script, text=True, check=True, env={"FEDERATOR_BOOT_DIR": str(boot_dir)}

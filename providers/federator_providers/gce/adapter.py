@@ -1,0 +1,253 @@
+"""The provider's side of Compute Engine: offers, launch, list, bill, end.
+
+A machine is called what its lease is called, and a zone has a name once. A launch looks in all zones of the region first, and asks with an id made of name and
+zone, so that a request repeated after a lost reply finds the first one. What neither can rule out – a dispatcher that dies between two zones'
+answers – the next listing finds: of two machines with one name it ends the younger. Google forgets a deleted machine at once: that one is gone is
+believed when its own address says so, and how it ended stands in the zone's operations.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from federator.kernel.clock import Clock
+from federator.kernel.errors import Invalid, NoCapacity, NotFound, Unavailable
+from federator.kernel.quantities import parse_instant
+from federator.model.capacity import Instance, LaunchRequest, Offer
+from federator_providers.gce.calls import EXISTS, FAULT_S, QUOTA, Api, Refusal
+from federator_providers.gce.machines import (
+    LABEL,
+    NOTICE_S,
+    PREEMPTED,
+    alive,
+    instance,
+    oldest,
+    record_of,
+    request_id,
+    to_insert,
+    zone_of,
+)
+from federator_providers.gce.quotas import Quotas
+from federator_providers.gce.settings import GceConfiguration
+from federator_providers.stocks import SOLD_OUT_S, take_one
+
+KEEP_ENDED_S = 2 * 3600.0
+"""How long we remember machines that have ended."""
+PAGE_SIZE = "500"
+FIELDS = "name,id,zone,status,description,labels,creationTimestamp,lastStopTimestamp,scheduling"
+"""What is asked for: not the metadata, where the join token is."""
+
+
+class GceProvider:
+    """See `federator.ports.Provider` for what each method promises."""
+
+    def __init__(self, name: str, configuration: GceConfiguration, clock: Clock) -> None:
+        self.name = name
+        self._offers = configuration.offers
+        self._settings = configuration.given
+        self._clock = clock
+        self._api = Api(name, configuration.given)
+        self._quotas = Quotas(name, configuration, self._api, clock)
+        self._unsure: dict[str, str] = {}
+        """The zone in which a launch may have happened, by name."""
+        self._sold_out: dict[tuple[str, str], float] = {}
+        """Until when on the boot clock a zone is asked last, by offer and zone."""
+        self._seen: dict[tuple[str, str], Any] = {}
+        """Machines that were there when last heard of, by zone and name."""
+        self._ending: dict[tuple[str, str], str] = {}
+        """The operations that delete machines, by zone and name."""
+        self._notices: dict[str, float] = {}
+        """When machines are taken back, by name."""
+        self._ended: dict[str, Instance] = {}
+
+    async def offers(self) -> Sequence[Offer]:
+        """What the settings allow, each with how many more there may be."""
+        _, left = await self._left()
+        return list(left.values())
+
+    async def launch(self, request: LaunchRequest) -> Instance:
+        """Rent a machine of that name, in the first zone that has one, unless there is or was one."""
+        offer = self._offers.get(request.offer.name)
+        if offer is None:
+            raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
+        machines, left = await self._left()
+        if request.name in self._ended:
+            return self._ended[request.name]
+        known = oldest(machines).get(request.name)
+        if known is not None:
+            self._unsure.pop(request.name, None)
+            return self._instance(known)
+        take_one(left[offer.name])
+        refusals: dict[str, str] = {}
+        for zone in self._zones(offer, request.name):
+            try:
+                return await self._run(request, zone)
+            except Refusal as refusal:
+                refusals[zone] = refusal.code
+                if refusal.code in QUOTA:
+                    break  # quotas are of the whole region
+                self._sold_out[offer.name, zone] = self._clock.boot() + SOLD_OUT_S
+        told = ", ".join(f"{zone}: {code}" for zone, code in refusals.items())
+        stock = self._quotas.stock(offer) if QUOTA.intersection(refusals.values()) else ""
+        raise NoCapacity(
+            f"{offer.name} is not available: {told}",
+            retry_after_s=SOLD_OUT_S,
+            stock=stock,
+            each=offer.gpus if stock else 0,
+        )
+
+    async def instances(self, federation: str) -> Sequence[Instance]:
+        """Machines of that federation; on the way, an end to every second machine of one name, and to what has stopped by itself."""
+        machines = [each for each in await self._machines() if _federation(each) == federation]
+        first = oldest(machines)
+        for machine in machines:
+            if machine is not first[machine["name"]] or not alive(machine):
+                await self._end(machine)
+        found = [self._instance(machine) for machine in first.values()]
+        return found + [
+            each
+            for each in self._ended.values()
+            if each.tags["federation"] == federation and each.name not in first
+        ]
+
+    async def terminate(self, name: str) -> None:
+        """Have all machines of that name deleted."""
+        for machine in await self._machines():
+            if machine["name"] == name:
+                await self._end(machine)
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._api.close()
+
+    async def _run(self, request: LaunchRequest, zone: str) -> Instance:
+        """One machine in this zone. Raises `Refusal` when there is none to be had."""
+        body = to_insert(request, self._settings, zone, request.offer.price_usd_h)
+        self._unsure[request.name] = zone
+        path = f"zones/{zone}/instances"
+        try:
+            operation = await self._api.call("POST", path, body, requestId=request_id(request.name, zone))
+            if operation["status"] != "DONE":
+                operation = await self._api.call("POST", f"zones/{zone}/operations/{operation['name']}/wait")
+            self._api.refuse_failed(operation)
+        except Refusal as refusal:
+            if refusal.code != EXISTS:
+                self._unsure.pop(request.name, None)
+                raise
+            operation = {}
+        machine = await self._api.find(f"{path}/{request.name}")
+        if machine is None:
+            if operation.get("status") == "DONE":
+                return await self._spent(request, zone, operation)
+            raise Unavailable(
+                f"{request.name} has been asked for in {zone}, and is not there yet", retry_after_s=FAULT_S
+            )
+        self._unsure.pop(request.name, None)
+        if LABEL not in machine.get("labels", {}) or _federation(machine) != request.federation:
+            raise Invalid(f"{zone} has an instance {request.name} that this federation has not launched")
+        self._seen[zone, request.name] = machine
+        return self._instance(machine)
+
+    async def _spent(self, request: LaunchRequest, zone: str, operation: Any) -> Instance:
+        """The answer to a launch that an earlier dispatcher has made, of a machine that is gone by now."""
+        self._unsure.pop(request.name, None)
+        body = to_insert(request, self._settings, zone, request.offer.price_usd_h)
+        gone = body | {
+            "zone": zone,
+            "id": operation["targetId"],
+            "creationTimestamp": operation["insertTime"],
+        }
+        await self._bury(gone | {"status": "DELETED"})
+        return self._ended[request.name]
+
+    def _zones(self, offer: Offer, name: str) -> list[str]:
+        """In the order in which they are tried. First the one that may have it already, last those that had none a minute ago."""
+        now_s, unsure = self._clock.boot(), self._unsure.get(name)
+        return sorted(
+            self._settings.zones,
+            key=lambda zone: (zone != unsure, self._sold_out.get((offer.name, zone), now_s) > now_s),
+        )
+
+    async def _machines(self) -> list[Any]:
+        """Those that we have rented in the region, in whatever zone, whatever federation; those that have gone since are noted."""
+        listed = await self._api.pages(
+            "aggregated/instances",
+            filter=f"labels.{LABEL}:*",
+            maxResults=PAGE_SIZE,
+            fields=f"nextPageToken,unreachables,items/*/warning/code,items/*/instances({FIELDS})",
+        )
+        here = [each for each in listed if zone_of(each).rpartition("-")[0] == self._settings.region]
+        machines = {(zone_of(each), each["name"]): each for each in here if record_of(each) is not None}
+        for (zone, name), machine in list(self._seen.items()):
+            if (zone, name) in machines:
+                continue
+            if (still := await self._api.find(f"zones/{zone}/instances/{name}")) is not None:
+                machines[zone, name] = still  # a listing that is late
+            else:
+                await self._bury(machine)
+                self._seen.pop((zone, name), None)
+        self._seen |= machines
+        return list(machines.values())
+
+    async def _left(self) -> tuple[list[Any], dict[str, Offer]]:
+        """Our machines, and the offers beside them."""
+        machines = await self._machines()
+        records = [record_of(machine) for machine in machines if alive(machine)]
+        return machines, await self._quotas.left(Counter(record.offer for record in records if record))
+
+    async def _end(self, machine: Any) -> None:
+        """Delete it, unless that is under way."""
+        zone, name = key = zone_of(machine), machine["name"]
+        if key in self._ending:
+            operation = await self._api.find(f"zones/{zone}/operations/{self._ending[key]}")
+            if operation is not None and operation["status"] != "DONE":
+                return
+        try:
+            operation = await self._api.call("DELETE", f"zones/{zone}/instances/{name}")
+        except Refusal:  # it is gone
+            return
+        self._ending[key] = operation["name"]
+
+    async def _bury(self, machine: Any) -> None:
+        """Note how a machine ended that is gone. Another one of that name may have the lease: then nothing has ended."""
+        zone, name, now = zone_of(machine), machine["name"], self._clock.now()
+        self._ending.pop((zone, name), None)
+        notice = self._notices.pop(name, None)
+        if name in self._ended or any(other == name for at, other in self._seen if at != zone):
+            return
+        target = str(machine["id"])
+        listed = await self._api.pages(f"zones/{zone}/operations", filter=f"targetId={target}")
+        operations = [each for each in listed if str(each.get("targetId")) == target]
+        ends = [
+            parse_instant(each.get("endTime") or each["insertTime"])
+            for each in operations
+            if each["operationType"] in ("delete", PREEMPTED)
+        ]
+        ended_at = max(ends, default=now)
+        if any(each["operationType"] == PREEMPTED for each in operations):
+            notice = notice or ended_at
+        never_ran = any(each["operationType"] == "insert" and "error" in each for each in operations)
+        self._remember(instance(machine, now, notice, ended_at, billed=not never_ran))
+
+    def _remember(self, ended: Instance) -> None:
+        now, kept = self._clock.now(), self._ended.values()
+        self._ended = {each.name: each for each in kept if now - (each.ended_at or now) < KEEP_ENDED_S}
+        self._ended[ended.name] = ended
+
+    def _instance(self, machine: Any) -> Instance:
+        """What it is now. A spot machine that stops and was not told to is taken back. The first that is heard of its end stays."""
+        now, name = self._clock.now(), machine["name"]
+        stopping = machine["status"] == "STOPPING" and (zone_of(machine), name) not in self._ending
+        if stopping and machine.get("scheduling", {}).get("provisioningModel") == "SPOT":
+            self._notices.setdefault(name, now + NOTICE_S)
+        made = instance(machine, now, self._notices.get(name))
+        if made.ended_at is None:
+            return made
+        if name not in self._ended:
+            self._remember(made)
+        return self._ended[name]
+
+
+def _federation(machine: Any) -> str:
+    record = record_of(machine)
+    return record.federation if record else ""
