@@ -50,8 +50,10 @@ from federator.control.submission.acceptance import Acceptance
 from federator.control.submission.intake import Intake
 from federator.control.submission.local_jobs import LocalJobIntake
 from federator.control.submission.past_work import PastWork
+from federator.control.submission.replicas import Replicas
 from federator.control.submission.series import SeriesService
 from federator.control.submission.series_runs import SeriesRuns
+from federator.control.submission.services import Services
 from federator.control.turns.committer import Committer
 from federator.control.turns.lookouts import Certificates, Lookouts
 from federator.control.turns.observation import Observer
@@ -98,6 +100,7 @@ class Core:
     intake: Intake
     series: SeriesService
     series_runs: SeriesRuns
+    replicas: Replicas
     progress: StatusHandler
     sites: Sites
     views: Views
@@ -129,6 +132,11 @@ class Core:
     """Where traces of jobs go; None: nowhere."""
     ready: bool = False
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def services(self) -> Services:
+        """Services, as people and gateways see and change them."""
+        return self.replicas.services
 
     @property
     def serving(self) -> bool:
@@ -191,6 +199,7 @@ class Core:
             ("alerts", self.alerts.run),
             ("notifications", self.notifications.run),
             ("series", self.series_runs.run),
+            ("services", self.replicas.run),
             ("expansion of arrays", self.intake.expansion.run),
             ("last use of tokens", self.sign_in.run),
         ):
@@ -257,14 +266,13 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     archive: Archive | None = None,
 ) -> Core:
     """A dispatcher from its parts, not yet started. Without a `lookout`, windows of long lines are chosen by the published order."""
-    ids = ids or IdSource(clock)
-    records, writer = Records(store), EventWriter(clock, ids)
-    history, shares = History(corrects=settings.turn.learn), Shares(records.held_counts, settings.limits)
+    ids, records = ids or IdSource(clock), Records(store)
+    writer, history = EventWriter(clock, ids), History(corrects=settings.turn.learn)
+    shares, chain = Shares(records.held_counts, settings.limits), Chain(records, clock, signer or Signer())
     inventory = Inventory(clock, settings.link, settings.limits, records)
     observer = _observer(settings, records, inventory, history, clock, SetAside(records, writer))
     progress = StatusHandler(records, blobs, writer, history, inventory.measurements)
     decisions = DecisionLog(records, settings.retention, solver)
-    chain = Chain(records, clock, signer or Signer())
     exports = tuple(LedgerExport(records, chain, clock, name, target) for name, target in targets.items())
     search = ArchiveSearch(ArchivedJobs(records, archive if settings.retention.recent_jobs else None))
     older = ArchiveWriter(records, search.archived, blobs, ids)
@@ -278,13 +286,13 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     absent_s = settings.oidc.absent_s if settings.oidc is not None else None
     turn = _turn(settings, records, observer, writer, solver, decisions, ids)
     series = SeriesService(records, writer, acceptance, settings.limits, shares, visibility, absent_s)
+    services = Services(records, writer, acceptance, settings.limits, shares, visibility)
     intake = Intake(records, writer, acceptance, series, PastWork(records, search, visibility))
-    expectations = Expectations(records, observer.jobs, clock)
+    expectations, most = Expectations(records, observer.jobs, clock), settings.limits.policy_replay_jobs
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)
     reconciliation = Reconciliation(records, writer, inventory, progress, providers, settings.federation)
     recorded = Recorded(records, inventory, history, settings.providers, search.archived)
     policies = PolicyService(records, writer, compile_policies)
-    most = settings.limits.policy_replay_jobs
     return Core(
         settings=settings,
         clock=clock,
@@ -297,6 +305,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         intake=intake,
         series=series,
         series_runs=SeriesRuns(records, writer, acceptance, intake, absent_s),
+        replicas=Replicas(records, writer, acceptance, intake, services, absent_s),
         progress=progress,
         sites=Sites(records, writer, inventory, progress),
         views=_views(

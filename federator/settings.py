@@ -66,7 +66,7 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits on what comes from outside; over them the answer is 413 or 429."""
 
     person_share: float = 0.25
-    """Part of `queued_jobs`, `series`, `retention.jobs`, `retention.archive_jobs`, `retention.logs_mib`, `retention.blobs_mib` and, in `retention.promised_s`, `retention.ledger_lines` that one person may fill; over it their submissions are refused with 429, and those of others are not. 1: all of it."""
+    """Part of `queued_jobs`, `series`, `services`, `retention.jobs`, `retention.archive_jobs`, `retention.logs_mib`, `retention.blobs_mib` and, in `retention.promised_s`, `retention.ledger_lines` that one person may fill; over it their submissions are refused with 429, and those of others are not. 1: all of it."""
     team_share: float = 0.5
     """The same of one team: all that was submitted under it."""
 
@@ -114,6 +114,8 @@ class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a job's `env` may have what looks like a credential, by its name (`…_TOKEN`) or value; else it is refused with the advice to use `secrets`."""
     person_blobs: int = 10_000
     """Most work directories of one person on record; over it uploads of theirs are refused with 429."""
+    services: int = 1_000
+    """Most services on record; over it new ones are refused with 429."""
     series: int = 10_000
     """Most series (`every`) on record, those among them that have ended and are not forgotten yet; over it new ones are refused with 429."""
     log_mib: int = 64

@@ -231,6 +231,11 @@ CATALOGUE = (
         MetricType.COUNTER,
         "Looks at a series that ended in an unforeseen error; each is logged, and the series is tried again.",
     ),
+    Metric(
+        "federator_service_faults_total",
+        MetricType.COUNTER,
+        "Looks at a service that ended in an unforeseen error; each is logged, and the service is tried again.",
+    ),
     Metric("federator_alerts_total", MetricType.COUNTER, "Alerts that were raised, by kind.", ("kind",)),
     Metric(
         "federator_alerts_undelivered_total",

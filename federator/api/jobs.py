@@ -55,7 +55,7 @@ JOB_MIB = 1
 """Of one job file, or of one line of many: what is in it is kept with the job."""
 _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 ORDERS: dict[str, JobOrder] = {name: name for name in get_args(JobOrder)}
-Request = TypeVar("Request", bound=JobRequest | StepsRequest)
+Request = TypeVar("Request")
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
@@ -97,7 +97,7 @@ async def submit(call: Call) -> Submitted | web.StreamResponse:
     kind = require_type(call.request, JSON, *YAML, NDJSON)
     if kind == NDJSON:
         return await _submit_lines(call)
-    request, _, body_hash = await _read_job(call, kind, _read_any)
+    request, _, body_hash = await read_sent(call, kind, _read_any)
     client_id = client_id_of(call.request.headers.get("Idempotency-Key"), request)
     if isinstance(request, StepsRequest):
         steps = call.core.intake.submit_steps
@@ -263,7 +263,7 @@ async def gpus(call: Call) -> list[GpuCurve]:
 async def preview(call: Call) -> Preview:
     """What would become of this job file; nothing is changed."""
     kind = require_type(call.request, JSON, *YAML)
-    request, document, _ = await _read_job(call, kind, read_job)
+    request, document, _ = await read_sent(call, kind, read_job)
     found = await call.core.views.preview(call.caller, request)
     return found if kind == JSON else replace(found, file=document)
 
@@ -279,7 +279,7 @@ def _read_any(document: object, *, now: float) -> JobRequest | StepsRequest:
     return read_steps(document, now=now) if has_steps(document) else read_job(document, now=now)
 
 
-async def _read_job(call: Call, kind: str, read_as: Callable[..., Request]) -> tuple[Request, object, str]:
+async def read_sent(call: Call, kind: str, read_as: Callable[..., Request]) -> tuple[Request, object, str]:
     """What was sent, the same as data, and a hash of it."""
     data = await call.read(JOB_MIB)
     now = call.core.clock.now()

@@ -22,6 +22,7 @@ from federator.api import (
     recorded,
     series,
     service,
+    services,
     tunnels,
     usage,
 )
@@ -48,6 +49,7 @@ from federator.wire import (
     tunnel,
     waiting,
 )
+from federator.wire import services as of_services
 from federator.wire.changes import Change
 from federator.wire.recorded import RecordedJobs, RecordedWorld
 from federator.wire.timetable import PlanPage
@@ -98,6 +100,13 @@ ROUTES = (
     Route("POST", "/v1/series/{name}/pause", series.pause, PERSON, "Stop submitting runs of a series until it is resumed", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
     Route("POST", "/v1/series/{name}/resume", series.resume, PERSON, "Submit runs of a series again", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
     Route("DELETE", "/v1/series/{name}", series.end, PERSON, "End a series; a run that is there goes on", query=series.WhoseQuery, answer=http.SeriesDetail, cost=PLAIN),
+    Route("POST", "/v1/services", services.apply, PERSON, "Begin a service, or give it another file", query=services.ApplyQuery, body=JOB_FILE, takes=(JSON, YAML[0]), answer=of_services.ServiceDetail, cost=PLAIN),
+    Route("GET", "/v1/services", services.list_services, PERSON, "List services", query=services.ListQuery, answer=list[of_services.ServiceRow], cost=PLAIN),
+    Route("GET", "/v1/services/{name}", services.show, PERSON, "Show a service with its replicas", query=services.WhoseQuery, answer=of_services.ServiceDetail),
+    Route("POST", "/v1/services/{name}/promote", services.promote, PERSON, "Let a canary take the place of the former revision", query=services.WhoseQuery, answer=of_services.ServiceDetail, cost=PLAIN),
+    Route("POST", "/v1/services/{name}/rollback", services.rollback, PERSON, "Return to the former revision of a service", query=services.WhoseQuery, answer=of_services.ServiceDetail, cost=PLAIN),
+    Route("DELETE", "/v1/services/{name}", services.delete, PERSON, "End a service; its replicas finish what they work on", query=services.WhoseQuery, answer=of_services.ServiceDetail, cost=PLAIN),
+    Route("POST", "/v1/gateway", services.exchange, PERSON, "What a gateway has seen of the caller's services, and where it sends requests", body=of_services.GatewayReport, answer=of_services.Routed, cost=PLAIN),
     # What there is
     Route("GET", "/v1/sites", fleet.sites, PERSON, "List sites", answer=list[http.SiteRow]),
     Route("GET", "/v1/sites/{name}", fleet.site, PERSON, "Show a site", answer=http.SiteRow),

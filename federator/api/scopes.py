@@ -9,12 +9,14 @@ EXCEPTIONS = {
     ("POST", "/v1/preview"): Scope.SUBMIT,
     ("PUT", "/v1/blobs/{hash}"): Scope.SUBMIT,
     ("HEAD", "/v1/blobs/{hash}"): Scope.SUBMIT,
+    ("POST", "/v1/services"): Scope.SUBMIT,
     ("GET", "/v1/jobs/{id}/tunnel"): Scope.EXEC,
+    ("POST", "/v1/gateway"): Scope.EXEC,
     ("POST", "/v1/policies/validate"): Scope.READ,
     ("POST", "/v1/policies/diff"): Scope.READ,
     ("POST", "/v1/policies/replay"): Scope.READ,
 }
-JOBS = ("/v1/jobs/", "/v1/series/")
+JOBS = ("/v1/jobs/", "/v1/series/", "/v1/services/")
 
 
 def scope_of(route: Route) -> Scope:

@@ -42,6 +42,7 @@ VERBS: dict[str, dict[str, str]] = {
         "logs": "federator.cli.logs:logs",
         "download": "federator.cli.logs:download",
         "series": "federator.cli.series:app",
+        "service": "federator.cli.services:app",
         "top": "federator.cli.top:top",
         "plan": "federator.cli.plan:show_plan",
         "waiting": "federator.cli.capacity:waiting",
@@ -102,6 +103,7 @@ VERBS: dict[str, dict[str, str]] = {
         "demo": "federator.cli.demo.verb:demo",
         "serve": "federator.cli.serve:serve",
         "operator": "federator.cli.operator:operator",
+        "gateway": "federator.cli.gateway.gateway:gateway",
         "store": "federator.cli.store:app",
         "token": "federator.cli.tokens:app",
     },
@@ -111,6 +113,7 @@ VERBS: dict[str, dict[str, str]] = {
 GROUPS = {
     "burst": "Show what may be rented and what waits for approval; stop and restart renting.",
     "series": "Show jobs that are submitted again and again; pause, resume and cancel them.",
+    "service": "Apply, list and show services, whose replicas answer requests; promote, roll back and delete them.",
     "local": "Submit to the agent of this host while its site is cut off; list, log, cancel and wait for such jobs.",
     "site": "Show one site, take work off it, see what it was used for, revoke a host's key, declare it dead, or forget it.",
     "policy": "Show, check, try and apply policies.",

@@ -14,9 +14,10 @@ from federator.cli.job_options import JobOptions
 from federator.cli.phrases import plain
 from federator.kernel.errors import Invalid, Permanent
 from federator.wire.faults import every_fault, in_lines, line_at, raise_all
-from federator.wire.jobfile import BLOB_PREFIX, read_job
+from federator.wire.jobfile import BLOB_PREFIX, JobRequest, read_job
 from federator.wire.jsontext import decode_json
 from federator.wire.named_files import read_text
+from federator.wire.servicefile import ServiceRequest
 from federator.wire.steps import KEY, has_steps, read_steps
 from federator.wire.yamltext import Document, read_documents, write_document
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 STDIN = Path("-")
 T = TypeVar("T")
+Read = Callable[..., JobRequest | ServiceRequest]
+"""Of a decoded file, with the time as `now`."""
 LINES = (".ndjson", ".jsonl")
 SCRIPTS = (".sbatch", ".slurm", ".bsub", ".lsf")
 PLACEHOLDER = BLOB_PREFIX + "0" * 64
@@ -95,7 +98,7 @@ class WrittenJob(NamedTuple):
             raise type(error)(message, field=error.field, remedy=error.remedy) from None
 
 
-def read_jobs(path: Path, options: JobOptions | None = None) -> list[WrittenJob]:
+def read_jobs(path: Path, options: JobOptions | None = None, read: Read = read_job) -> list[WrittenJob]:
     """All jobs of a file, each with the options over it; of a batch script, the job that it comes to. Raises `Invalid` with file and line, or an ExceptionGroup of all that is wrong."""
     if options is not None:
         options.check()
@@ -105,7 +108,7 @@ def read_jobs(path: Path, options: JobOptions | None = None) -> list[WrittenJob]
     for document in documents:
         if document.value is not None:
             try:
-                job = checked(_changed(document, options), folder)
+                job = checked(_changed(document, options), folder, read)
                 soft = ("notify",) if is_script(path, text) else ()
                 jobs.append(job._replace(file=path, notes=(*notes, *job.notes), soft=soft))
             except Permanent as fault:
@@ -148,15 +151,15 @@ def _changed(document: Document, options: JobOptions | None) -> Document:
     return document._replace(value=options.over(document.value))
 
 
-def read_one(path: Path, options: JobOptions | None = None) -> WrittenJob:
-    """The only job of a file, with the options over it."""
-    jobs = read_jobs(path, options)
+def read_one(path: Path, options: JobOptions | None = None, read: Read = read_job) -> WrittenJob:
+    """The only job of a file, with the options over it; or what else `read` reads there."""
+    jobs = read_jobs(path, options, read)
     if len(jobs) != 1:
         raise Invalid(f"{_called(path)} holds {len(jobs)} jobs", remedy="name a file with one")
     return jobs[0]
 
 
-def checked(document: Document, folder: Path) -> WrittenJob:
+def checked(document: Document, folder: Path, read: Read = read_job) -> WrittenJob:
     """A job, or a pipeline, that would be accepted as far as can be known here; its `workdir` is relative to `folder`. Raises as `read_jobs`."""
     if isinstance(document.value, dict) and has_steps(document.value):
         return _checked_steps(document, document.value, folder)
@@ -173,10 +176,10 @@ def checked(document: Document, folder: Path) -> WrittenJob:
                 Invalid(f"there is no folder {workdir}", field="$.workdir", remedy="name one that exists")
             ]
         document = document._replace(value={**value, "workdir": PLACEHOLDER})
-    faults = every_fault(lambda value: read_job(value, now=0.0), document.value) + missing
+    faults = every_fault(lambda value: read(value, now=0.0), document.value) + missing
     raise_all(in_lines(document, faults))
     assert isinstance(value, dict)
-    notes = read_job(document.value, now=0.0).notes
+    notes = read(document.value, now=0.0).notes
     kept = {key: entry for key, entry in value.items() if key != "workdir" or workdir is None}
     return WrittenJob(kept, workdir, document.lines["$"], notes, document.lines)
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from federator.cli.output import show_data
 from federator.wire.schema import file_schema, record_schema
 
-File = Literal["job", "operator", "policy", "settings", "site", "solver-plan", "solver-problem"]
+File = Literal["job", "operator", "policy", "service", "settings", "site", "solver-plan", "solver-problem"]
 
 
 def schema(file: File, /) -> None:
@@ -15,7 +15,7 @@ def schema(file: File, /) -> None:
     Parameters
     ----------
     file:
-        A job file, an operator's file, policy documents, the dispatcher's settings, an agent's site file, or what `federator solver` reads and writes.
+        A job file or that of a service, an operator's file, policy documents, the dispatcher's settings, an agent's site file, or what `federator solver` reads and writes.
     """
     show_data(SCHEMAS[file](), "json", as_it_is=True)
 
@@ -36,6 +36,12 @@ def _policy() -> dict[str, Any]:
     from federator_policies.schema import document_schema
 
     return document_schema()
+
+
+def _service() -> dict[str, Any]:
+    from federator.wire.servicefile import ServiceFile
+
+    return file_schema(ServiceFile, "A service of Federator")
 
 
 def _settings() -> dict[str, Any]:
@@ -87,6 +93,7 @@ SCHEMAS: dict[File, Callable[[], dict[str, Any]]] = {
     "job": _job,
     "operator": _operator,
     "policy": _policy,
+    "service": _service,
     "settings": _settings,
     "site": _site,
     "solver-plan": _solver_plan,

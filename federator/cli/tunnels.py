@@ -233,7 +233,7 @@ class Forwarded:
         """Couple a connection with one in the job; what goes wrong is told, and the next is taken."""
         try:
             async with self._client.tunnel(self._job, self._request, rank=self._rank) as inside:
-                await _couple(inside, reader, writer)
+                await couple(inside, reader, writer)
         except FederatorError as error:
             print(f"federator: {plain(error.describe())}", file=sys.stderr, flush=True)
         finally:
@@ -245,7 +245,7 @@ def local_host(server: str) -> str:
     return LOCALHOST if urlsplit(server).hostname == LOOPBACK else LOOPBACK
 
 
-async def _couple(inside: "Tunnel", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def couple(inside: "Tunnel", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Until the job's side has closed."""
     sending = asyncio.ensure_future(_send(inside, reader))
     try:

@@ -144,6 +144,14 @@ class Client:
     resume_series = _runs(Verbs.resume_series)
     end_series = _runs(Verbs.end_series)
 
+    apply_service = _runs(Verbs.apply_service)
+    services = _runs(Verbs.services)
+    service = _runs(Verbs.service)
+    promote_service = _runs(Verbs.promote_service)
+    rollback_service = _runs(Verbs.rollback_service)
+    delete_service = _runs(Verbs.delete_service)
+    tell_gateway = _runs(Verbs.tell_gateway)
+
     sign_in_way = _runs(Verbs.sign_in_way)
     whoami = _runs(Verbs.whoami)
     notifications = _runs(Verbs.notifications)

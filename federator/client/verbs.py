@@ -4,13 +4,14 @@ from federator.client.jobs import JobVerbs
 from federator.client.platform import PlatformVerbs
 from federator.client.progress import Tell
 from federator.client.series import SeriesVerbs
+from federator.client.services import ServiceVerbs
 from federator.client.transport import Transport
 
 WORKDIR_MIB = 512
 """How much of a folder goes along with a job, packed, unless the client says otherwise."""
 
 
-class Verbs(JobVerbs, SeriesVerbs, PlatformVerbs):
+class Verbs(JobVerbs, SeriesVerbs, ServiceVerbs, PlatformVerbs):
     """Every verb once, as an `async` function; the transport decides whether it suspends."""
 
     def __init__(

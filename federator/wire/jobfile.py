@@ -329,6 +329,12 @@ def read_in_lines(document: Document, read: Callable[[object], T]) -> T:
 
 def read_job(document: object, *, now: float) -> JobRequest:
     """A decoded job file into a request; `now` resolves `finish_within`. Raises `Invalid` or `NotSupported` naming the field."""
+    if isinstance(document, dict) and document.get("kind") == "service":
+        raise Invalid(
+            "makes this a service, and a job is wanted",
+            field="$.kind",
+            remedy="use federator service apply, or POST /v1/services",
+        )
     file = decode(document, JobFile, "$")
     assert isinstance(document, dict)
     given = {key: value for key, value in document.items() if value is not None}

@@ -77,6 +77,13 @@ MATRIX = {
     "POST /v1/series/{name}/pause": CHANGES,
     "POST /v1/series/{name}/resume": CHANGES,
     "DELETE /v1/series/{name}": CHANGES,
+    "POST /v1/services": SUBMITS,
+    "GET /v1/services": PERSON,
+    "GET /v1/services/{name}": PERSON,
+    "POST /v1/services/{name}/promote": CHANGES,
+    "POST /v1/services/{name}/rollback": CHANGES,
+    "DELETE /v1/services/{name}": CHANGES,
+    "POST /v1/gateway": PERSON,
     "GET /v1/plan": PERSON,
     "GET /v1/decisions/{id}/plan": PERSON,
     "GET /v1/sites": PERSON,
@@ -149,9 +156,12 @@ MATRIX = {
 }
 """Who may pass, by the letters above. Agents join by a token of their own, which is none of these; a browser's session is for the console's own page."""
 JOB_FILE = {"run": "true"}
+SERVICE = {"kind": "service", "name": "chat", "run": "true", "port": 80}
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": JOB_FILE,
     "POST /v1/preview": JOB_FILE,
+    "POST /v1/services": SERVICE,
+    "POST /v1/gateway": {},
     "POST /v1/jobs/actions": {"verb": "hold", "jobs": ["the-job"]},
     "PATCH /v1/jobs/{id}": {"priority": 10},
     "POST /v1/sites/{name}/drain": {},
@@ -169,7 +179,7 @@ BODIES: dict[str, Any] = {
     "POST /agent/v1/join": {"public_key": "00" * 32},
     "POST /agent/v1/key": {"member": "north", "public_key": "00" * 32, "steps": []},
 }
-NAMES = {"series": "nightly", "sites": "north", "tokens": "ada"}
+NAMES = {"series": "nightly", "services": "chat", "sites": "north", "tokens": "ada"}
 
 
 def name_of(route: Route) -> str:
@@ -200,6 +210,7 @@ class Town:
             assert agent.welcome is not None
             self.secrets[letter] = agent.welcome.ticket
         placement = await placed(self.rig, "north", name="the-job")
+        await self.rig.ask("POST", "/v1/services", "ada", json=SERVICE)
         await self.rig.ask("POST", "/v1/jobs", "ada", json={**JOB_FILE, "name": "nightly", "every": "1h"})
         self.path_parts = {
             "{id}": placement.job,
@@ -224,7 +235,7 @@ class Town:
         secret, body = self.secrets[letter], BODIES.get(name_of(route))
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         options: dict[str, Any] = {"json": body} if body is not None else {}
-        if route.path.startswith("/v1/series/"):
+        if route.path.startswith(("/v1/series/", "/v1/services/")):
             options["params"] = {"owner": "ada"}
         if route.path.endswith("/logs/{placement}/{rank}"):
             options["params"] = {"offset": "0"}

@@ -1813,6 +1813,16 @@ declare namespace Api {
     identical: boolean;
     differences: Array<string>;
   }
+  interface ReplicaRow {
+    job: string;
+    name: string;
+    revision: number;
+    status: string;
+    health: string;
+    draining: boolean;
+    site: string;
+    price_usd_h: number;
+  }
   interface Reservation {
     why: "cheaper" | "deadline" | "rental" | "gang";
     place: string;
@@ -1842,6 +1852,23 @@ declare namespace Api {
   interface Revoked {
     tokens: number;
   }
+  interface Routed {
+    services: Array<RoutedService>;
+  }
+  interface RoutedReplica {
+    job: string;
+    port: number;
+    weight: number;
+  }
+  interface RoutedService {
+    name: string;
+    ready_path: string;
+    resend: boolean;
+    most: number;
+    at_once_each: number;
+    p95_latency_s: number | null;
+    replicas: Array<RoutedReplica>;
+  }
   interface RunTooLong {
     kind: "run-too-long";
     longest_s: number;
@@ -1856,6 +1883,15 @@ declare namespace Api {
   interface SavedAt {
     kind: "saved-at";
     site: string;
+  }
+  interface Scale {
+    least: number;
+    most: number;
+    requests_per_replica: number;
+    p95_latency_s: number | null;
+    down_after_s: number;
+    surge: number;
+    drain_s: number;
   }
   interface Scope {
     queues: Array<string>;
@@ -1887,6 +1923,33 @@ declare namespace Api {
     runs: number;
     last: string;
     last_status: string;
+    because: string;
+  }
+  interface ServiceDetail {
+    service: ServiceRow;
+    scale: Scale;
+    port: number;
+    ready_path: string;
+    former: number | null;
+    replicas: Array<ReplicaRow>;
+    created_at: number;
+    changed_at: number;
+    file: Record<string, any> | null;
+  }
+  interface ServiceRow {
+    name: string;
+    owner: string;
+    queue: string;
+    revision: number;
+    canary: number;
+    least: number;
+    most: number;
+    wanted: number;
+    ready: number;
+    rate: number | null;
+    p95_s: number | null;
+    attained: number | null;
+    price_usd_h: number;
     because: string;
   }
   interface SessionStart {
@@ -2304,6 +2367,8 @@ declare namespace Api {
     "/v1/jobs/{id}/explain": Explanation;
     "/v1/series": Array<SeriesRow>;
     "/v1/series/{name}": SeriesDetail;
+    "/v1/services": Array<ServiceRow>;
+    "/v1/services/{name}": ServiceDetail;
     "/v1/sites": Array<SiteRow>;
     "/v1/sites/{name}": SiteRow;
     "/v1/sites/{name}/statement": Array<StatementRow>;
@@ -2352,6 +2417,10 @@ declare namespace Api {
     "/v1/preview": Preview;
     "/v1/series/{name}/pause": SeriesDetail;
     "/v1/series/{name}/resume": SeriesDetail;
+    "/v1/services": ServiceDetail;
+    "/v1/services/{name}/promote": ServiceDetail;
+    "/v1/services/{name}/rollback": ServiceDetail;
+    "/v1/gateway": Routed;
     "/v1/sites/{name}/drain": Site;
     "/v1/sites/{name}/drain/preview": DrainPreview;
     "/v1/sites/{name}/undrain": Site;

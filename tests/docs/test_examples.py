@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from federator.cli.jobfiles import read_one
 from federator.config import load_settings
 from federator.kernel.clock import SystemClock
 from federator.model.whose import Whose
 from federator.store.etcd_link import read_endpoints
+from federator.wire.servicefile import read_service
 from federator_agent.config import load
 from federator_agent.core.lent_capacity import lent_hosts
 from federator_providers.local import provider
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "deploy" / "examples"
-READ_HERE = {"dispatcher.yaml", "dispatcher-etcd.yaml", "site.yaml"}
+READ_HERE = {"dispatcher.yaml", "dispatcher-etcd.yaml", "service.yaml", "site.yaml"}
 
 
 def test_every_example_is_read_by_a_test() -> None:
@@ -55,3 +57,11 @@ def test_the_site_lends_six_of_its_eight_gpus_to_research_at_night(tmp_path: Pat
     noon_in_zurich = 1_767_265_200.0
     assert not site.lend.open_at(noon_in_zurich)
     assert site.lend.open_at(noon_in_zurich + 12 * 3600)
+
+
+def test_the_service_may_grow_to_six_replicas() -> None:
+    written = read_one(EXAMPLES / "service.yaml", read=read_service)
+    asked = read_service(written.document, now=0.0)
+    assert (asked.name, asked.scale.least, asked.scale.most) == ("chat", 1, 6)
+    assert asked.request.max_duration_s == 24 * 3600
+    assert asked.request.deadline_at == 24 * 3600 + 600

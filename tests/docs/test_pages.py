@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 from federator.wire.jobfile import read_job
+from federator.wire.servicefile import read_service
 from federator.wire.steps import has_steps, read_steps
 from federator.wire.yamltext import read_document, read_documents
 from tests.architecture.sources import ROOT, text
@@ -73,8 +74,11 @@ def _job_blocks(page: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_job_files_on_pages_are_accepted(page: str) -> None:
     for fields in _job_blocks(page):
-        read = read_steps if has_steps(fields) else read_job
-        read(fields, now=0.0)
+        if "kind" in fields:
+            read_service(fields, now=0.0)
+        else:
+            read = read_steps if has_steps(fields) else read_job
+            read(fields, now=0.0)
 
 
 def test_the_pages_of_recipes_have_them() -> None:

@@ -16,6 +16,7 @@ from federator.settings import Settings
 from federator.wire.jobfile import read_job
 from federator.wire.records import decode
 from federator.wire.schema import type_schema
+from federator.wire.servicefile import read_service
 from federator.wire.yamltext import read_documents, write_document
 from federator_agent.config import parse
 from federator_policies.documents import compile_set, load
@@ -25,11 +26,12 @@ BLOB = {"workdir": f"sha256:{'0' * 64}"}
 """By the time the dispatcher reads a job file, the client has uploaded the folder."""
 READERS: dict[str, Callable[[Any], object]] = {
     "job": lambda value: read_job({**value, **(BLOB if "workdir" in value else {})}, now=0.0),
+    "service": lambda value: read_service(value, now=0.0),
     "policy": lambda value: compile_set(load(write_document(value))),
     "site": lambda value: parse(json.dumps(value), "site.yaml", {}),
     "settings": lambda value: decode(value, Settings, "$"),
 }
-SIGNS = {"site": {"site"}, "job": {"run", "command"}, "policy": {"apiVersion"}, "settings": {"server", "providers", "oidc", "turn", "store", "retention", "limits"}}  # fmt: skip
+SIGNS = {"site": {"site"}, "job": {"run", "command"}, "service": {"port"}, "policy": {"apiVersion"}, "settings": {"server", "providers", "oidc", "turn", "store", "retention", "limits"}}  # fmt: skip
 """Any of these at the top of a document on a page or in an example tells its kind."""
 WRONG: dict[str, list[dict[str, Any]]] = {
     "job": [
@@ -59,6 +61,19 @@ WRONG: dict[str, list[dict[str, Any]]] = {
         {"inputs": [{"from": "two words"}]},
         {"every": {"at": "@daily", "keep": 0}},
         {"array": []},
+    ],
+    "service": [
+        {"kind": "servise"},
+        {"port": 0},
+        {"port": "none"},
+        {"replicas": 0},
+        {"replicas": {"min": -1}},
+        {"replica": 2},
+        {"ready": {"http": "health"}},
+        {"ready": "yes"},
+        {"target": {"p95_latency": "soon"}},
+        {"resend": "some"},
+        {"resources": {"memory": 64}},
     ],
     "policy": [
         {"spec": {"weigth": 1}},
@@ -103,6 +118,7 @@ WRONG: dict[str, list[dict[str, Any]]] = {
 LEAST: dict[str, dict[str, Any]] = {
     "site": {"site": "basel"},
     "job": {"run": "true"},
+    "service": {"kind": "service", "name": "chat", "run": "true", "port": 80},
     "policy": {"apiVersion": "federator/v1", "kind": "Queue", "metadata": {"name": "a"}},
     "settings": {},
 }
@@ -126,7 +142,7 @@ def written() -> tuple[tuple[str, str, Any], ...]:
         for path, each in values
         if isinstance(value := _file_in(each), dict)
         for file, signs in SIGNS.items()
-        if value.keys() & signs
+        if value.keys() & signs and (file != "job" or value.get("kind") != "service")
     )
 
 

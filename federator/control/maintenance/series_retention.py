@@ -1,6 +1,6 @@
 """What is kept for the sake of series, and what of theirs need not be kept any more."""
 
-from federator.control.record.blob_owners import folder_of
+from federator.control.record.blob_owners import files_of_services, folder_of
 from federator.control.record.records import Changes, Records
 from federator.model.series import series_key
 
@@ -9,8 +9,9 @@ MOST = 100
 
 
 def folders_of_series(records: Records) -> set[str]:
-    """The work directories of runs to come."""
-    return {folder_of(each.file) for each in records.series.values() if each.ended_at is None} - {""}
+    """The work directories of runs to come, and of replicas of services."""
+    files = [each.file for each in records.series.values() if each.ended_at is None]
+    return {folder_of(file) for file in (*files, *(file for _, file in files_of_services(records)))} - {""}
 
 
 def surplus_runs(records: Records) -> set[str]:

@@ -1,6 +1,6 @@
 """Who has uploaded which bytes. Bytes are kept once, whoever sends them; a hash alone opens nothing, because anybody may come to know one."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -15,9 +15,9 @@ MOST = 100
 
 
 def owns(records: Records, owner: str, digest: str, teams: Iterable[str]) -> bool:
-    """Whether that person or a member of those teams has uploaded these bytes, or the person has a series that names them: it may be older than this note."""
+    """Whether that person or a member of those teams has uploaded these bytes, or the person has a series or service that names them: it may be older than this note."""
     notes = (BlobOwner(owner, digest, 0.0), *(BlobOwner("", digest, 0.0, team) for team in teams))
-    return any(note.key in records.blob_owners for note in notes) or _in_a_series(records, owner, digest)
+    return any(note.key in records.blob_owners for note in notes) or _is_repeated(records, owner, digest)
 
 
 def refuse_more(records: Records, owner: str, digest: str, most: int) -> None:
@@ -65,7 +65,7 @@ def disowned(records: Records, digests: Collection[str], before: float) -> Chang
 
 
 def folder_of(file: str) -> str:
-    """The work directory that a series' job file names, or an empty text."""
+    """The work directory that the job file of a series or service names, or an empty text."""
     return msgspec.json.decode(file, type=_Folder).workdir.removeprefix(BLOB_PREFIX)
 
 
@@ -75,5 +75,14 @@ class _Folder(msgspec.Struct):
     workdir: str = ""
 
 
-def _in_a_series(records: Records, owner: str, digest: str) -> bool:
-    return any(each.owner == owner and folder_of(each.file) == digest for each in records.series.values())
+def files_of_services(records: Records) -> Iterator[tuple[str, str]]:
+    """The job files of replicas that may be started, each behind its owner."""
+    for service in records.services.values():
+        yield from ((service.owner, each.file) for each in (service.revision, service.former) if each)
+
+
+def _is_repeated(records: Records, owner: str, digest: str) -> bool:
+    files = [(each.owner, each.file) for each in records.series.values()]
+    return any(
+        whose == owner and folder_of(file) == digest for whose, file in (*files, *files_of_services(records))
+    )

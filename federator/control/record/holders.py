@@ -9,6 +9,7 @@ from federator.model.arrays import JobArray, size
 from federator.model.identity import BlobOwner
 from federator.model.jobs import Job
 from federator.model.series import Series
+from federator.model.services import Service
 
 
 class Held(StrEnum):
@@ -18,6 +19,7 @@ class Held(StrEnum):
     FINISHED = "finished jobs"
     ARCHIVED = "jobs in the archive"
     SERIES = "series"
+    SERVICES = "services"
     WORKDIRS = "work directories"
     BLOB_BYTES = "bytes of work directories and outputs"
     LOG_BYTES = "bytes of logs"
@@ -114,6 +116,8 @@ def _held_by(record: object) -> tuple[Held, tuple[Holder, ...]] | None:
         return Held.FINISHED if record.terminal else Held.QUEUED, holders_of(record.owner, record.team)
     if isinstance(record, Series):
         return Held.SERIES, holders_of(record.owner, record.team)
+    if isinstance(record, Service):
+        return Held.SERVICES, holders_of(record.owner, record.team)
     if isinstance(record, BlobOwner) and not record.team:
         return Held.WORKDIRS, holders_of(record.owner)
     return None

@@ -32,6 +32,7 @@ from federator.model.ledger import LedgerState, Seal
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
 from federator.model.series import Series, series_key
+from federator.model.services import Service, service_key
 from federator.model.sites import Member, Site
 from federator.ports import Compare, Put, Store, Transaction
 
@@ -79,6 +80,7 @@ TABLES: dict[type, _Table] = {
     ClientKey: _Table("client/", lambda r: f"{r.owner}/{r.client_id}", True),
     JobArray: _Table("array/", lambda r: r.id, True),
     Series: _Table("series/", lambda r: series_key(r.owner, r.name), True),
+    Service: _Table("service/", lambda r: service_key(r.owner, r.name), True),
     Flag: _Table("flag/", lambda r: r.name, True),
     OwnAddress: _Table("address/", lambda r: r.name, True),
     Spec: _Table("spec/", lambda r: r.digest, True),
@@ -103,6 +105,7 @@ Record = (
     | ClientKey
     | JobArray
     | Series
+    | Service
     | Flag
     | OwnAddress
     | Spec
@@ -159,7 +162,8 @@ class Records:
         self.job_arrays: dict[str, JobArray] = {}
         """Arrays that were larger than what is written at once, by id: which of their tasks are no jobs yet."""
         self.series: dict[str, Series] = {}
-        """By owner and name."""
+        self.services: dict[str, Service] = {}
+        """Both by owner and name."""
         self.flags: dict[str, Flag] = {}
         self.addresses: dict[str, OwnAddress] = {}
         """Where people have said to be reached, by name."""
@@ -209,6 +213,7 @@ class Records:
             ClientKey: self.client_keys,
             JobArray: self.job_arrays,
             Series: self.series,
+            Service: self.services,
             Flag: self.flags,
             OwnAddress: self.addresses,
             Spec: self._specs,

@@ -7,4 +7,5 @@
 - `intake_checks`: what a queue gives and forbids. `amended_specs`: what a job that waits needs, changed. `held_capacity`: what may not change while a job holds capacity.
 - `local_jobs`: what a site has admitted by itself while it was cut off.
 - `series`: submitted, paused, ended. `series_runs`: their runs, when they are due; `series_owners`: whether whoever submitted one is still let in.
+- `services`: applied, shown, promoted, deleted. `replicas`: their jobs, as many as are wanted; `service_loads`: what gateways have told.
 """

@@ -1,4 +1,4 @@
-"""Whether the owner of a series is still let in, who is not there to be asked when a run is due: by a token that is valid, or by a sign-in that is not too long ago.
+"""Whether the owner of a series or a service is still let in, who is not there to be asked when a run is due or a replica is needed: by a token that is valid, or by a sign-in that is not too long ago.
 
 A sign-in with OpenID Connect leaves nothing that could be revoked here. So its date, groups and role are noted with the series, and they count for `oidc.absent_s`: who was
 locked out at the provider cannot sign in again, and what they have left behind ends within that time.
@@ -12,6 +12,7 @@ from federator.control.record.records import Records
 from federator.kernel.quantities import format_duration, format_instant
 from federator.model.identity import Caller, Role
 from federator.model.series import Series
+from federator.model.services import Service
 
 
 class SeriesOwners(NamedTuple):
@@ -25,7 +26,7 @@ class SeriesOwners(NamedTuple):
     absent_s: float | None
     """So long a sign-in counts; None: nobody signs in but with tokens."""
 
-    def shut_out(self, series: Series) -> str:
+    def shut_out(self, series: Series | Service) -> str:
         """Why its owner has nothing submitted any more; empty: they are let in. Where neither tokens nor sign-ins are known, nobody is shut out."""
         if series.owner in self.roles or self._signed_in(series):
             return ""
@@ -38,14 +39,14 @@ class SeriesOwners(NamedTuple):
         """Whether its owner can only have signed in, and it is not noted when: it is of an older version."""
         return self.absent_s is not None and series.signed_in_at is None and series.owner not in self.had
 
-    def caller(self, series: Series) -> Caller:
+    def caller(self, series: Series | Service) -> Caller:
         """Whoever has submitted it, with the groups of their last sign-in and the highest role that is good now."""
         role = self.roles.get(series.owner, Role.USER)
         if self._signed_in(series) and role not in OVERSEERS:
             role = series.signed_in_as or Role.USER
         return Caller(name=series.owner, role=role, groups=series.groups)
 
-    def _signed_in(self, series: Series) -> bool:
+    def _signed_in(self, series: Series | Service) -> bool:
         at = series.signed_in_at
         return self.absent_s is not None and at is not None and self.now < at + self.absent_s
 

@@ -21,6 +21,7 @@ from federator.model.identity import BlobOwner, OwnAddress
 from federator.model.jobs import JobStatus
 from federator.model.ledger import LedgerState, Seal
 from federator.model.series import Series
+from federator.model.services import Service
 from federator.ports import Put, Transaction
 from federator.store.sqlite import SqliteStore
 from federator.store.sqlite_file import SCHEMA_VERSION
@@ -35,6 +36,7 @@ LATER: dict[type, Path] = {
     OwnAddress: Path(__file__).parent / "own-address-v1.json",
     ArchiveFile: Path(__file__).parent / "archive-file-v1.json",
     JobArray: Path(__file__).parent / "job-array-v1.json",
+    Service: Path(__file__).parent / "service-v1.json",
 }
 """Kinds of rows that came after it, each as it was first written."""
 NOT_NEEDED = {"last_seen_at"}

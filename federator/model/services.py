@@ -1,0 +1,314 @@
+"""Services: so many like jobs, its *replicas*, that answer requests and do not end. What is kept here is what is wanted of them; each replica is a job like any other.
+
+Pure: `scaled` says how many replicas a load needs, `steps` what has to be started, drained and cancelled so that there are so many, of the revision that is wanted. The
+loop in `federator.control.submission.replicas` does it, and a simulation may do the same.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from math import ceil
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from federator.model.identity import Role
+
+UP_S = 10.0
+"""Loads of so long, averaged, say how many replicas are needed now."""
+STALE_S = 60.0
+"""A load that is older says nothing: without a gateway the number of replicas stays."""
+MOST_FACTOR = 2.0
+"""Slow answers ask for at most so many times the replicas that are ready."""
+IDLE = 0.05
+"""Fewer requests at a time than that, on average, are none."""
+BACKOFF_S, MOST_BACKOFF_S = 5.0, 300.0
+"""Between replicas that end by themselves: doubled each time, up to the second."""
+PORTS = range(20_000, 30_000)
+"""Of these each replica of a service with `port: auto` has one: below those that systems give to outgoing connections."""
+DRAINED_S = 5.0
+"""For so long at least a gateway is given to hear that it must not send there any more."""
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """How many replicas there may be, and what says how many are wanted."""
+
+    least: int = 1
+    most: int = 1
+    requests_per_replica: float = 8.0
+    """Requests at a time that one replica is meant to work on."""
+    p95_latency_s: float | None = None
+    """Of a hundred requests 95 should be answered within that; None: no matter."""
+    down_after_s: float = 300.0
+    """Fewer replicas are wanted only when fewer would have done for so long."""
+    surge: int = 1
+    """While replicas of one revision take the place of another's, so many may be there beside what is wanted."""
+    drain_s: float = 30.0
+    """So long a replica that is no longer wanted may finish what it works on."""
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """One state of a service's file. `file` is the job file of a replica, as JSON."""
+
+    number: int
+    file: str
+    port: int = 0
+    """0: each replica has one of its own."""
+    ready_path: str = ""
+    """Answered with 2xx or 3xx by a replica that is ready; empty: one that takes connections is."""
+    resend: bool = False
+    """A request whose replica was lost before it answered is sent to another one, whatever its method."""
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A job of the service."""
+
+    job: str
+    revision: int
+    port: int = 0
+    drained_at: float | None = None
+    """Since when nothing new is sent to it; None: it is wanted."""
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """A service's record; of one owner there is one of a name."""
+
+    id: str
+    name: str
+    owner: str
+    queue: str
+    team: str = ""
+    groups: tuple[str, ...] = ()
+    """Groups of the sign-in provider that its owner was in when it was applied."""
+    signed_in_at: float | None = None
+    """When its owner last signed in with the provider; None: not that it is known."""
+    signed_in_as: Role | None = None
+    scale: Scale
+    revision: Revision
+    former: Revision | None = None
+    """What a rollback returns to; while there is a canary, what most requests still go to."""
+    canary: int = 0
+    """Of a hundred requests so many go to the newest revision; 0: it takes the place of the former."""
+    wanted: int
+    """Replicas, as last decided,"""
+    because: str = ""
+    """and why."""
+    replicas: tuple[Replica, ...] = ()
+    started: int = 0
+    """So many replicas there have been: the number of the newest."""
+    failures: int = 0
+    """So many in a row have ended before one was ready,"""
+    again_at: float = 0.0
+    """and none is started before."""
+    said: str = ""
+    """What keeps a replica from being submitted; empty: nothing."""
+    created_at: float
+    changed_at: float
+    deleted: bool = False
+    """Its row goes with its last replica."""
+
+    def numbered(self, revision: int) -> Revision:
+        """That revision, or the newest where it is not known any more."""
+        former = self.former
+        return former if former is not None and former.number == revision else self.revision
+
+    def next_port(self, revision: Revision) -> int:
+        """Where the next replica takes requests."""
+        spread = sum(self.id.encode()) * 97 + self.started
+        return revision.port or PORTS[spread % len(PORTS)]
+
+
+class Load(NamedTuple):
+    """What a gateway has seen since it last told."""
+
+    at: float
+    at_once: float
+    """Requests that were worked on at a time, on average, those that waited for a replica among them."""
+    rate: float
+    """Requests answered per second."""
+    p95_s: float | None
+    """None: nothing was answered."""
+
+
+class Scaled(NamedTuple):
+    """How many replicas are wanted, and why."""
+
+    replicas: int
+    because: str
+
+
+def scaled(scale: Scale, loads: Sequence[Load], wanted: int, ready: int, now: float) -> Scaled:
+    """How many replicas are wanted, which were `wanted` before and of which so many are ready. More at once, fewer only after `down_after_s`.
+
+    `loads`, oldest first, need reach no further back than that.
+    """
+    held = _within(wanted, scale)
+    recent = [each for each in loads if now - UP_S < each.at <= now]
+    if not recent:
+        told = "no gateway has told of any load" if not loads or now - loads[-1].at > STALE_S else ""
+        return Scaled(held, told or "the load is as it was")
+    needed = [_needed(scale, [each], ready) for each in loads if now - scale.down_after_s <= each.at <= now]
+    up = _needed(scale, recent, ready)
+    asked = _words(scale, recent)
+    if up >= held:
+        return Scaled(_within(up, scale), asked)
+    whole = loads[0].at <= now - scale.down_after_s + UP_S
+    down = min(held, _within(max(*needed, up), scale)) if whole else held
+    return Scaled(down, asked if down < held or down == scale.least else f"{asked}, fewer only later")
+
+
+def _needed(scale: Scale, loads: Sequence[Load], ready: int) -> int:
+    at_once = sum(each.at_once for each in loads) / len(loads)
+    needed = ceil(at_once / scale.requests_per_replica) if at_once >= IDLE else 0
+    slowest = max((each.p95_s for each in loads if each.p95_s is not None), default=None)
+    if scale.p95_latency_s is not None and slowest is not None and slowest > scale.p95_latency_s and ready:
+        needed = max(needed, ceil(ready * min(MOST_FACTOR, slowest / scale.p95_latency_s)))
+    return needed
+
+
+def _words(scale: Scale, loads: Sequence[Load]) -> str:
+    at_once = sum(each.at_once for each in loads) / len(loads)
+    slowest = max((each.p95_s for each in loads if each.p95_s is not None), default=None)
+    said = f"{at_once:.1f} requests at a time, {scale.requests_per_replica:g} to a replica"
+    if scale.p95_latency_s is None or slowest is None:
+        return said
+    return f"{said}; p95 {slowest:.3g} s of {scale.p95_latency_s:g} s"
+
+
+def _within(replicas: int, scale: Scale) -> int:
+    return max(scale.least, min(scale.most, replicas))
+
+
+class Health(StrEnum):
+    """What a replica is good for."""
+
+    WAITING = "waiting"
+    """Its job has no place yet, or is being brought there."""
+    STARTING = "starting"
+    """Its job runs; it has not been ready yet."""
+    READY = "ready"
+    FAILING = "failing"
+    """It was ready, and is no longer: another one takes its place."""
+    GONE = "gone"
+    """Its job is over."""
+
+
+class Standing(NamedTuple):
+    """A replica as it is."""
+
+    replica: Replica
+    health: Health
+    site: str = ""
+    price_usd_h: float = 0.0
+    idle: bool = True
+    """It works on no request, as far as a gateway has told."""
+    ended: bool = False
+    """Of one that is gone: by itself, not because it was told to."""
+
+
+class Steps(NamedTuple):
+    """What has to be done so that a service is as it is wanted."""
+
+    starts: tuple[int, ...] = ()
+    """Numbers of revisions, one for each replica to submit."""
+    drains: tuple[str, ...] = ()
+    """Jobs that nothing new is sent to from now on,"""
+    cancels: tuple[str, ...] = ()
+    """and jobs to cancel: they have finished what they worked on, or had time to."""
+    gone: tuple[str, ...] = ()
+    """Jobs that are over: they need not be remembered."""
+
+
+def steps(service: Service, standings: Sequence[Standing], now: float) -> Steps:
+    """What to do next. Replicas are started before those that they replace are drained, and drained before they are cancelled."""
+    gone = tuple(each.replica.job for each in standings if each.health is Health.GONE)
+    live = [each for each in standings if each.health is not Health.GONE]
+    active = [each for each in live if each.replica.drained_at is None]
+    cancels = tuple(each.replica.job for each in live if _is_drained(service, each, now))
+    if service.deleted:
+        return Steps((), tuple(each.replica.job for each in active), cancels, gone)
+    starts, drains = list[int](), list[Standing]()
+    room = service.wanted + service.scale.surge - sum(each.health is not Health.FAILING for each in active)
+    others = len({each.replica.revision for each in active} | {service.revision.number}) > 1
+    for revision, wanted in _shares(service):
+        of_it = [each for each in active if each.replica.revision == revision.number]
+        good = [each for each in of_it if each.health is not Health.FAILING]
+        lacking = wanted - len(good)
+        starts += [revision.number] * max(0, min(lacking, room - len(starts)) if others else lacking)
+        if lacking <= 0:
+            ready = sum(each.health is Health.READY for each in of_it)
+            kept = [each for each in of_it if each.health is Health.FAILING and ready < wanted]
+            drains += _surplus([each for each in of_it if each not in kept], wanted)
+    known = {revision.number for revision, _ in _shares(service)}
+    drains += [each for each in active if each.replica.revision not in known]
+    if now < service.again_at:
+        starts = []
+    return Steps(tuple(starts), _spared(service, active, drains), cancels, gone)
+
+
+def _spared(service: Service, active: Sequence[Standing], drains: Sequence[Standing]) -> tuple[str, ...]:
+    """Jobs of those that may be drained now: of the ready ones only so many that what is wanted stays."""
+    ready = [each for each in drains if each.health is Health.READY]
+    spare = sum(each.health is Health.READY for each in active) - service.wanted
+    kept = {each.replica.job for each in ready[max(0, spare) :]}
+    return tuple(each.replica.job for each in drains if each.replica.job not in kept)
+
+
+def _is_drained(service: Service, standing: Standing, now: float) -> bool:
+    drained_at = standing.replica.drained_at
+    if drained_at is None:
+        return False
+    if standing.health is Health.WAITING:
+        return True
+    drained_s = now - drained_at
+    return drained_s >= service.scale.drain_s or (standing.idle and drained_s >= DRAINED_S)
+
+
+def _shares(service: Service) -> list[tuple[Revision, int]]:
+    """How many replicas of which revision are wanted."""
+    if not service.canary or service.former is None:
+        return [(service.revision, service.wanted)]
+    new = max(1, round(service.wanted * service.canary / 100)) if service.wanted else 0
+    old = max(1, service.wanted - new) if service.wanted else 0
+    return [(service.former, old), (service.revision, new)]
+
+
+def _surplus(standings: list[Standing], wanted: int) -> list[Standing]:
+    """Those that go first: what does not work yet, then the dearest, then one of the most at a site, then the newest."""
+    left, drains = list(standings), list[Standing]()
+    order = (Health.WAITING, Health.FAILING, Health.STARTING, Health.READY)
+    while len(left) > wanted:
+        at = [each.site for each in left]
+        first = max(
+            left,
+            key=lambda each: (
+                -order.index(each.health),
+                each.price_usd_h,
+                at.count(each.site),
+                left.index(each),
+            ),
+        )
+        left.remove(first)
+        drains.append(first)
+    return drains
+
+
+def ended(service: Service, now: float) -> Service:
+    """The service once a replica has ended by itself: the next one waits a little, and longer each time."""
+    wait_s = min(MOST_BACKOFF_S, BACKOFF_S * 2.0**service.failures)
+    return replace(service, failures=min(service.failures + 1, 10), again_at=now + wait_s)
+
+
+def weights(service: Service, ready: dict[int, int]) -> dict[int, int]:
+    """The weight of each ready replica, 1 to 256, by revision; `ready`: how many there are of it. Without a canary all weigh the same."""
+    former, new = service.former, service.revision.number
+    if not service.canary or former is None or not ready.get(new) or not ready.get(former.number):
+        return dict.fromkeys(ready, 100)
+    shares = {new: service.canary / ready[new], former.number: (100 - service.canary) / ready[former.number]}
+    most = max(shares.values())
+    return {number: max(1, round(256 * shares.get(number, 0.0) / most)) for number in ready}
+
+
+def service_key(owner: str, name: str) -> str:
+    """Under which a service is known: of one owner there is one of a name."""
+    return f"{owner}/{name}"

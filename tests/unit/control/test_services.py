@@ -1,0 +1,274 @@
+"""Services: as many replicas as the load needs, each a job like any other; a changed file takes the place of the former, and nobody's outage takes one away."""
+
+from typing import Any
+
+import pytest
+
+from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
+from federator.model.jobs import Job, JobStatus
+from federator.model.services import BACKOFF_S, Service
+from federator.wire.servicefile import read_service
+from federator.wire.services import (
+    GatewayReport,
+    ReplicaRow,
+    Routed,
+    SeenLoad,
+    SeenReplica,
+    ServiceDetail,
+)
+from tests.support.dispatch import ADA, ADMIN, BOB, World, make_world
+
+FILE: dict[str, Any] = {
+    "kind": "service", "name": "chat", "run": "serve", "port": 8000, "resources": {"gpus": 1}, "replicas": {"min": 1, "max": 4},
+    "target": {"requests_per_replica": 4, "p95_latency": "2s"},
+}  # fmt: skip
+
+
+async def a_world(**file: Any) -> World:
+    world = await make_world()
+    await world.add_site("lab", gpus=8)
+    await apply(world, **file)
+    await settle(world)
+    return world
+
+
+async def apply(world: World, canary: int = 0, **file: Any) -> ServiceDetail:
+    asked = read_service({**FILE, **file}, now=world.clock.now())
+    return await world.core.services.apply(ADA, asked, canary=canary)
+
+
+async def settle(world: World, looks: int = 1) -> None:
+    """Let the loop, the plan and the site do what they are to do."""
+    for _ in range(looks):
+        await world.core.replicas.look()
+        await world.turn()
+
+
+async def pass_time(world: World, seconds: float, at_once: float = 0.0, p95_s: float | None = None) -> Routed:
+    """Let it pass, with a gateway that tells of that load every two seconds and finds all replicas ready."""
+    routed = Routed()
+    for _ in range(round(seconds / 2)):
+        world.clock.advance(2.0)
+        routed = tell(world, at_once, p95_s)
+        await settle(world)
+    return routed
+
+
+def tell(world: World, at_once: float = 0.0, p95_s: float | None = None, *, ready: bool = True) -> Routed:
+    answered = 20 if at_once else 0
+    running = [each.job for each in detail(world).replicas if each.health not in ("waiting", "gone")]
+    seen = SeenLoad(
+        "chat", at_once, 2.0, answered, answered, p95_s, tuple(SeenReplica(job, ready) for job in running)
+    )
+    return world.core.services.tell(ADA, GatewayReport((seen,)))
+
+
+def service(world: World) -> Service:
+    return world.core.records.services["ada/chat"]
+
+
+def detail(world: World) -> ServiceDetail:
+    return world.core.services.detail(ADA, service(world))
+
+
+def active(world: World) -> list[ReplicaRow]:
+    return [each for each in detail(world).replicas if not each.draining]
+
+
+def jobs(world: World) -> list[Job]:
+    return sorted(
+        (each for each in world.core.records.jobs.values() if each.name.startswith("chat-")),
+        key=lambda job: job.id,
+    )
+
+
+async def test_its_replicas_are_jobs_like_any_other() -> None:
+    world = await a_world(replicas=2)
+    assert [(each.name, str(each.status)) for each in jobs(world)] == [
+        ("chat-1", "RUNNING"),
+        ("chat-2", "RUNNING"),
+    ]
+    spec = world.core.records.spec(jobs(world)[0].spec_hash)
+    assert (spec.env["PORT"], spec.labels) == ("8000", {"service": "chat"})
+    await settle(world, 5)
+    assert len(jobs(world)) == 2
+    assert detail(world).service.ready == 2
+
+
+async def test_more_load_brings_more_replicas_and_less_takes_them_away_later() -> None:
+    world = await a_world()
+    routed = await pass_time(world, 10, at_once=11.0, p95_s=0.5)
+    (found,) = routed.services
+    assert (len(found.replicas), found.replicas[0].port, found.at_once_each) == (3, 8000, 8)
+    assert "11.0 requests at a time" in detail(world).service.because
+    await pass_time(world, 200, at_once=1.0)
+    assert len(active(world)) == 3
+    await pass_time(world, 150, at_once=1.0)
+    assert [str(job.status) for job in jobs(world)].count("RUNNING") == 1
+    assert [str(job.status) for job in jobs(world)].count("CANCELLED") == 2
+    assert detail(world).service.attained == 1.0
+
+
+async def test_slow_answers_bring_more_too() -> None:
+    world = await a_world()
+    await pass_time(world, 10, at_once=1.0, p95_s=3.0)
+    assert len(active(world)) >= 2
+    assert "p95 3 s of 2 s" in detail(world).service.because
+
+
+async def test_what_is_drained_is_told_to_the_gateway_before_it_is_cancelled() -> None:
+    world = await a_world(replicas=2, drain="1h")
+    await pass_time(world, 4)
+    await apply(world, replicas=1, drain="1h")
+    await settle(world)
+    weights = [each.weight for each in tell(world).services[0].replicas]
+    assert sorted(weights) == [0, 100]
+    assert all(job.status is JobStatus.RUNNING for job in jobs(world))
+    await pass_time(world, 8)
+    assert sorted(str(job.status) for job in jobs(world)) == ["CANCELLED", "RUNNING"]
+
+
+async def test_none_while_nobody_asks_and_one_for_the_first_who_does() -> None:
+    world = await a_world(replicas={"min": 0, "max": 2})
+    assert not jobs(world)
+    await pass_time(world, 4, at_once=0.4)
+    assert len(active(world)) == 1
+    await pass_time(world, 340)
+    assert not active(world)
+
+
+async def test_one_that_ends_is_replaced_and_each_time_a_little_later() -> None:
+    world = await a_world()
+    for number in range(1, 4):
+        (job,) = (each for each in jobs(world) if not each.terminal)
+        assert job.name == f"chat-{number}"
+        await world.sites["lab"].finish(job.id)
+        await settle(world)
+        assert all(each.terminal for each in jobs(world))
+        world.clock.advance(BACKOFF_S * 2 ** (number - 1) + 0.1)
+        await settle(world)
+
+
+async def test_one_that_is_no_longer_ready_is_replaced() -> None:
+    world = await a_world()
+    await pass_time(world, 4)
+    for _ in range(10):
+        world.clock.advance(2.0)
+        tell(world, ready=False)
+        await settle(world)
+    assert [each.health for each in active(world)] == ["failing", "starting"]
+    await pass_time(world, 2)
+    assert len(active(world)) == 1
+
+
+async def test_a_changed_file_takes_the_place_of_the_former_and_back() -> None:
+    world = await a_world(replicas=2)
+    await pass_time(world, 4)
+    await apply(world, replicas=2, run="serve --new")
+    least = 2
+    for _ in range(40):
+        await pass_time(world, 2)
+        least = min(least, sum(each.health == "ready" for each in active(world)))
+        assert len(active(world)) <= 3
+    assert least == 2
+    assert {each.revision for each in active(world)} == {2}
+    assert [each.status for each in detail(world).replicas] == ["RUNNING", "RUNNING"]
+    await world.core.services.rollback(ADA, service(world))
+    await pass_time(world, 60)
+    assert {each.revision for each in active(world)} == {1}
+    assert detail(world).former == 2
+
+
+async def test_the_same_file_again_changes_nothing() -> None:
+    world = await a_world()
+    before = service(world)
+    assert (await apply(world)).service.revision == 1
+    assert service(world) == before
+    assert (await apply(world, replicas=3)).service.revision == 1
+
+
+async def test_a_canary_has_its_part_until_it_is_promoted_or_rolled_back() -> None:
+    world = await a_world(replicas=4)
+    await pass_time(world, 4)
+    await apply(world, canary=25, replicas=4, run="serve --new")
+    await pass_time(world, 40)
+    assert sorted(each.revision for each in active(world)) == [1, 1, 1, 2]
+    weights = {each.job: each.weight for each in tell(world).services[0].replicas}
+    assert set(weights.values()) == {256}
+    with pytest.raises(Conflict, match="is a canary"):
+        await apply(world, replicas=4, run="serve --newer")
+    await world.core.services.promote(ADA, service(world))
+    await pass_time(world, 100)
+    assert [each.revision for each in active(world)] == [2, 2, 2, 2]
+    with pytest.raises(Conflict, match="no canary"):
+        await world.core.services.promote(ADA, service(world))
+    await apply(world, canary=50, replicas=4, run="serve --bad")
+    await pass_time(world, 40)
+    await world.core.services.rollback(ADA, service(world))
+    await pass_time(world, 60)
+    assert [each.revision for each in active(world)] == [2, 2, 2, 2]
+
+
+async def test_deleting_it_ends_its_replicas_and_then_it_is_gone() -> None:
+    world = await a_world(replicas=2)
+    await pass_time(world, 4)
+    await world.core.services.delete(ADA, service(world))
+    with pytest.raises(Conflict, match="being deleted"):
+        await apply(world)
+    for _ in range(10):
+        world.clock.advance(4.0)
+        await settle(world)
+    world.clock.advance(30.0)
+    await settle(world, 3)
+    assert not world.core.records.services
+    assert all(job.status is JobStatus.CANCELLED for job in jobs(world))
+
+
+async def test_what_keeps_replicas_from_coming_is_said_and_those_that_are_there_stay() -> None:
+    world = await a_world()
+    await world.policies(
+        "apiVersion: federator/v1\nkind: Queue\nmetadata: {name: default}\nspec: {allow: [{users: [bob]}]}\n"
+    )
+    await pass_time(world, 10, at_once=9.0)
+    assert [str(job.status) for job in jobs(world)] == ["RUNNING"]
+    assert "no replica can be submitted" in detail(world).service.because
+
+
+async def test_only_who_may_change_its_jobs_may_change_it() -> None:
+    world = await a_world()
+    for change in (world.core.services.delete, world.core.services.promote, world.core.services.rollback):
+        with pytest.raises(Forbidden):
+            await change(BOB, service(world))
+    assert world.core.services.detail(BOB, service(world)).file is None
+    assert world.core.services.tell(BOB, GatewayReport()).services == ()
+    with pytest.raises(NotFound):
+        world.core.services.find(BOB, "chat", "bob")
+    await world.core.services.delete(ADMIN, service(world))
+
+
+async def test_there_is_a_limit_on_how_many() -> None:
+    world = await a_world()
+    world.core.services.limits = type(world.core.services.limits)(services=1)
+    with pytest.raises(TooMany):
+        await apply(world, name="other")
+
+
+@pytest.mark.parametrize(
+    ("file", "field", "said"),
+    [
+        ({"port": None}, "$.port", "service chat has none"),
+        ({"name": None}, "$.name", "is missing"),
+        ({"every": "6h"}, "$.every", "does not go with a service"),
+        ({"array": "0-3"}, "$.array", "does not go with a service"),
+        ({"replicas": {"min": 3, "max": 2}}, "$.replicas.max", "less than min"),
+        ({"ready": {"http": "health"}}, "$.ready.http", "not the path"),
+        ({"replica": 3}, "$.replica", "no field"),
+        ({"kind": "servise"}, "$.kind", "cannot be"),
+        ({"target": {"p95_latency": "fast"}}, "$.target.p95_latency", ""),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(file: dict[str, Any], field: str, said: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_service({**FILE, **file}, now=0.0)
+    assert caught.value.field == field
+    assert said in caught.value.message
