@@ -1,5 +1,6 @@
 """The file of a service, `kind: service`: the job file of one replica, and beside it how many there may be, where they answer, and what says how many are wanted."""
 
+import re
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -25,12 +26,13 @@ NOT_FOR_REPLICAS = {
     "client_id": "leave it out: a service is known by its name",
     "success": "leave it out: a replica does not end",
 }
-_PATH = "^/[!-~]*$"
+_PATH = "^/[A-Za-z0-9._~!&()*+,;=:@%/?-]*$"
+"""What stands as it is in the configuration of a proxy: no quotes, spaces, variables or comments."""
 
 
 def _path(value: object, path: str) -> str:
     found = fields.text(value, path, limit=500)
-    if not found.startswith("/") or not all("!" <= letter <= "~" for letter in found):
+    if re.fullmatch(_PATH, found) is None:
         raise Invalid("is not the path of an address", field=path, remedy="write for example /health")
     return found
 
