@@ -26,13 +26,13 @@ NOT_FOR_REPLICAS = {
     "client_id": "leave it out: a service is known by its name",
     "success": "leave it out: a replica does not end",
 }
-_PATH = "^/[A-Za-z0-9._~!&()*+,;=:@%/?-]*$"
+_PATH = re.compile(r"/[A-Za-z0-9._~!&()*+,;=:@%/?-]*")
 """What stands as it is in the configuration of a proxy: no quotes, spaces, variables or comments."""
 
 
 def _path(value: object, path: str) -> str:
     found = fields.text(value, path, limit=500)
-    if re.fullmatch(_PATH, found) is None:
+    if not _PATH.fullmatch(found):
         raise Invalid("is not the path of an address", field=path, remedy="write for example /health")
     return found
 
@@ -52,7 +52,7 @@ class Replicas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How it is seen that a replica can be sent requests."""
 
-    http: Annotated[str, fields.written(_path, "/health", pattern=_PATH)]
+    http: Annotated[str, fields.written(_path, "/health", pattern=f"^{_PATH.pattern}$")]
     """A path that it answers with a status from 200 to 399."""
 
 

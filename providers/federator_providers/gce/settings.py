@@ -26,6 +26,7 @@ MAX_ZONES = 20
 SMALLEST_DISK_MIB, LARGEST_DISK_MIB = 10 * 1024, 64 * 2**20
 GPUS_OF_N1 = (1, 2, 4, 8)
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_ZONE = re.compile(r"[a-z]")
 _TAG = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -120,7 +121,8 @@ def _check(given: GceSettings, path: str) -> None:
             remedy="write its id, such as my-project, not its name or number",
         )
     for zone in given.zones:
-        if not re.fullmatch(f"{re.escape(given.region)}-[a-z]", zone):
+        region, _, letter = zone.rpartition("-")
+        if region != given.region or not _ZONE.fullmatch(letter):
             remedy = f"such as {given.region}-a"
             raise Invalid(f"{zone!r} is not in {given.region}", field=f"{path}.zones", remedy=remedy)
     if len(set(given.zones)) < len(given.zones):

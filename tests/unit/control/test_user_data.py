@@ -44,4 +44,5 @@ async def test_it_names_the_dispatchers_and_carries_the_authority_behind_their_c
     assert (read.dispatcher, read.member, read.site.name) == (CENTRE, LEASE.member, "cloud")
     assert read.join_token.startswith("join_")
     assert read.ca == (authority.bytes().decode() if private else "")
-    assert (Way(ca=read.ca).context() is not None) is private
+    believed = Way(ca=read.ca).context().get_ca_certs()
+    assert ("trustme" in str(believed)) is private
