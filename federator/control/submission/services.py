@@ -188,10 +188,13 @@ class Services:
                 f"service {about.name} belongs to {about.owner}",
                 remedy=f"ask them, or an administrator of queue {about.queue}",
             )
-        key = service_key(about.owner, about.name)
+        key, service = service_key(about.owner, about.name), about
 
         def compute() -> Changes:
-            changes, present = Changes(), self._records.services[key]
+            nonlocal service
+            changes, present = Changes(), self._records.services.get(key)
+            if present is None:  # its last replica was gone meanwhile
+                raise NotFound(f"service {about.name} is gone", remedy="apply its file again")
             service = changed(present, self._event_writer.clock.now())
             if not present.deleted:
                 changes.put(service)
@@ -199,7 +202,7 @@ class Services:
             return changes
 
         await self._records.transact(compute)
-        return self.detail(caller, self._records.services[key])
+        return self.detail(caller, service)
 
     def _act(self, changes: Changes, caller: Caller, service: Service, what: str) -> None:
         self._event_writer.act(changes, f"user:{caller.name}", what, queue=service.queue, owner=service.owner)

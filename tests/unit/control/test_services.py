@@ -224,6 +224,16 @@ async def test_deleting_it_ends_its_replicas_and_then_it_is_gone() -> None:
     assert all(job.status is JobStatus.CANCELLED for job in jobs(world))
 
 
+async def test_who_changes_a_service_that_is_gone_by_then_is_told_so() -> None:
+    world = await a_world(replicas={"min": 0, "max": 1})
+    seen = service(world)
+    await world.core.services.delete(ADA, seen)
+    await settle(world, looks=3)
+    assert not world.core.records.services
+    with pytest.raises(NotFound, match="service chat is gone"):
+        await world.core.services.rollback(ADA, seen)
+
+
 async def test_what_keeps_replicas_from_coming_is_said_and_those_that_are_there_stay() -> None:
     world = await a_world()
     await world.policies(
