@@ -57,8 +57,8 @@ LEAST_BEYOND_GRACE_S = 30.0
 BLOB_PREFIX = "sha256:"
 MAX_ANY_FOLDERS = 2
 MAX_SPEC_BYTES = 2**18
-MAX_LICENSES = 16
 """Of what is on record of a job file, as JSON: dispatchers have that of every open job in memory."""
+MAX_LICENSES = 16
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
 _LAUNCHERS = {
     "python",
