@@ -26,11 +26,12 @@ MOST_ENTRIES = 10**6
 
 
 class _Slot(NamedTuple):
-    """A field of a record: its name in the code, its type, and how it is read."""
+    """A field of a record: its name in the code, its type, how it is read, and whether null is a value there."""
 
     name: str
     kind: Any
     read: Read
+    nullable: bool
     required: bool
 
 
@@ -71,7 +72,9 @@ def _bare(kind: Any) -> tuple[Any, dict[str, Any]]:
 @cache
 def _record(record: type[msgspec.Struct]) -> Read:
     slots = {
-        each.encode_name: _Slot(each.name, each.type, _reader(each.type), each.required)
+        each.encode_name: _Slot(
+            each.name, each.type, _reader(each.type), _takes_nothing(each.type), each.required
+        )
         for each in msgspec.structs.fields(record)
     }
 
@@ -86,7 +89,7 @@ def _record(record: type[msgspec.Struct]) -> Read:
                 continue
             if key not in slots:
                 raise _unknown(key, path, record)
-            if entry is not None or _takes_nothing(slots[key].kind):
+            if entry is not None or slots[key].nullable:
                 given[slots[key].name] = slots[key].read(entry, f"{path}.{key}")
         for key, slot in slots.items():
             if slot.required and slot.name not in given:
@@ -154,16 +157,19 @@ def _union(kinds: tuple[Any, ...]) -> Read:
         readers["mapping"] = partial(_tagged, {each.__struct_config__.tag: each for each in records})
     if len(some) > 1 and words and not any("read" in _bare(each)[1] for each in words):
         readers["word"] = partial(_plain, reduce(or_, words), reduce(or_, some))
+    only = readers[_shape(some[0])] if len(some) == 1 else None
 
     def read(value: object, path: str) -> object:
         if value is None and NoneType in kinds:
             return None
+        if only is not None:
+            return only(value, path)
         shape = (
             "mapping" if isinstance(value, dict) else "list" if isinstance(value, list | tuple) else "word"
         )
-        if len(some) > 1 and shape not in readers:
+        if shape not in readers:
             raise _unlike(reduce(or_, some), value, path)
-        return readers[shape if len(some) > 1 else _shape(some[0])](value, path)
+        return readers[shape](value, path)
 
     return read
 
