@@ -20,6 +20,7 @@ RANK = {
     "FEDERATOR_PLACEMENT_ID": "The attempt; another one after each restart.",
     "FEDERATOR_NODE_RANK": "Number of this node in the gang, from 0.",
     "FEDERATOR_NUM_NODES": "Nodes of the gang, as it runs now.",
+    "FEDERATOR_GROUP": "The group of its job that the rank is of, where the job file has `groups`; the numbers of nodes, CPUs and memory are then those of the group.",
     "FEDERATOR_GPUS_PER_NODE": "GPUs of each node.",
     "FEDERATOR_CPUS_PER_NODE": "Whole CPU cores of each node, at least 1.",
     "FEDERATOR_MEMORY_MIB_PER_NODE": "Memory of each node in MiB, where the job asks for some.",

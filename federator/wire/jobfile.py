@@ -8,7 +8,6 @@ is silently dropped is worse than an error. `docs/reference/job-file.md` describ
 import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal, TypeVar
 
 import msgspec
@@ -24,6 +23,7 @@ from federator.model.series import Overlap
 from federator.wire import fields
 from federator.wire.accelerators import Model
 from federator.wire.after import After, Jobs, followed
+from federator.wire.commands import Command, Run, check_one, default_name
 from federator.wire.every import Every, Repeated, repeated
 from federator.wire.faults import with_line
 from federator.wire.fields import (
@@ -43,6 +43,7 @@ from federator.wire.fields import (
     written,
 )
 from federator.wire.forms import Nodes, RequestedResources, Scaling, asked_of
+from federator.wire.groups import ALL, Groups, gathered
 from federator.wire.inputs import Inputs, Place, inputs_from, inputs_of
 from federator.wire.launchers import FrameworkFile, framework_of, launch_of, success_of
 from federator.wire.launchers import Name as FrameworkName
@@ -60,21 +61,6 @@ MAX_SPEC_BYTES = 2**18
 """Of what is on record of a job file, as JSON: dispatchers have that of every open job in memory."""
 MAX_LICENSES = 16
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
-_LAUNCHERS = {
-    "python",
-    "python3",
-    "bash",
-    "sh",
-    "env",
-    "exec",
-    "time",
-    "nice",
-    "torchrun",
-    "accelerate",
-    "srun",
-    "mpirun",
-    "uv",
-}
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 T = TypeVar("T")
@@ -89,14 +75,6 @@ def _no_steps(value: object, path: str) -> dict[str, object]:
         field=path,
         remedy="use federator submit, or POST /v1/jobs, for the whole file",
     )
-
-
-def _argument(value: object, path: str) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(fields.number(value, path))
-    if isinstance(value, str):
-        return fields.plain(value, path)
-    raise Invalid("is not a text", field=path, remedy="quote it, so that it is passed on as it is written")
 
 
 def _env(value: object, path: str) -> dict[str, str]:
@@ -186,14 +164,16 @@ class JobFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     }  # fmt: skip
     """What other systems call the same things."""
 
-    run: Annotated[Text, Meta(examples=["python train.py"])] | None = None
+    run: Run | None = None
     """A line or script for `/bin/sh`, run once per node. Exactly one of `run` and `command` is needed; nothing else is."""
-    command: tuple[Annotated[str, written(_argument, type=["string", "integer"])], ...] | None = None
+    command: Command | None = None
     """A program and its arguments, such as `[python, train.py]`, without a shell."""
     framework: FrameworkName | FrameworkFile | None = None
     """What the command is written for: its launcher starts the command in the gang. `torchrun`, `deepspeed`, `mpi` and `tensorflow` run it once per process; `ray`, `dask` and `spark` once, on rank 0, beside their cluster."""
-    success: Literal["all", "first"] | None = None
-    """Whose end is the job's: that of `all` ranks, or of the `first`, rank 0, at which the others are stopped. A rank that fails ends the job with either. Left out: as the framework has it, else `all`."""
+    groups: Groups = ()
+    """In place of `run`, `nodes` and `resources`: groups of unlike ranks, such as a learner beside workers with GPUs, that start and end as one gang, side by side on its nodes ([how](../howto/frameworks.md#groups-of-unlike-ranks))."""
+    success: Name | None = None
+    """Whose end is the job's: that of `all` ranks, or of the `first`, rank 0, or of rank 0 of the group named, at which the others are stopped. A rank that fails ends the job with each. Left out: as the framework has it, else `all`."""
     name: Name | None = None
     """What people call the job. Need not be unique. Left out: the program's name."""
     queue: QueuePath | None = None
@@ -338,9 +318,18 @@ def read_job(document: object, *, now: float) -> JobRequest:
     file = decode(document, JobFile, "$")
     assert isinstance(document, dict)
     given = {key: value for key, value in document.items() if value is not None}
-    nodes = (file.nodes, file.min_nodes, file.max_nodes)
-    asked = asked_of(file.resources, nodes, file.scaling, elastic=file.checkpoint is not None)
-    spec = _spec(file, asked)
+    notes: tuple[str, ...] = ()
+    if file.groups:
+        signal = file.checkpoint.signal if file.checkpoint else None
+        groups = gathered(file.groups, given, file.success, signal)
+        asked, notes = groups.asked, groups.notes
+        spec = _spec(replace(file, name=file.name or groups.name, run=groups.run), asked)
+        spec = replace(spec, launch=groups.launch, success=groups.success)
+    else:
+        _check_success(file.success)
+        nodes = (file.nodes, file.min_nodes, file.max_nodes)
+        asked = asked_of(file.resources, nodes, file.scaling, elastic=file.checkpoint is not None)
+        spec = _spec(file, asked)
     every = (spec.resources, *(form.resources for form in spec.forms or ()))
     if spec.placement.together == APART and any(each.gpus.share_milli for each in every):
         raise NotSupported(
@@ -381,7 +370,7 @@ def read_job(document: object, *, now: float) -> JobRequest:
         notify=tuple(dict.fromkeys(file.notify)),
         client_id=file.client_id,
         repeated=repeated(file.every, file.overlap, given, now=now),
-        notes=(asked.left_out,) if asked.left_out else (),
+        notes=(asked.left_out, *notes) if asked.left_out else notes,
     )
 
 
@@ -396,14 +385,7 @@ def spec_hash(spec: JobSpec) -> str:
 
 
 def _spec(file: JobFile, asked: RequestedResources) -> JobSpec:
-    if (file.run is None) == (file.command is None):
-        raise Invalid(
-            "both run and command are given" if file.run else "nothing to run",
-            field="$.run",
-            remedy="write exactly one of 'run: python train.py' and 'command: [python, train.py]'",
-        )
-    if file.command is not None and not (file.command and file.command[0]):
-        raise Invalid("names no program", field="$.command", remedy="write at least one word")
+    check_one(file.run, file.command, "$")
     spec = JobSpec(
         name=file.name or default_name(file.run, file.command),
         run=file.run,
@@ -435,6 +417,13 @@ def _spec(file: JobFile, asked: RequestedResources) -> JobSpec:
     return spec if file.framework is None else _launched(spec, file)
 
 
+def _check_success(success: str | None) -> None:
+    if success not in (None, ALL, FIRST):
+        raise Invalid(
+            f"{success} is no group of this job: it has none", field="$.success", remedy="write all or first"
+        )
+
+
 def _launched(spec: JobSpec, file: JobFile) -> JobSpec:
     """With the launcher of its framework round its command."""
     assert file.framework is not None
@@ -448,23 +437,6 @@ def _launched(spec: JobSpec, file: JobFile) -> JobSpec:
         )
     launch = launch_of(framework, spec.asked)
     return replace(spec, framework=framework, launch=launch, success=success or spec.success or UNSET)
-
-
-def default_name(run: str | None, command: tuple[str, ...] | None) -> str:
-    """A name for a job that has none: that of its program or script, as `train` for `python train.py --lr 0.1`."""
-    words = (run or " ".join(command or ())).split()[:20]
-    program = next((word for word in words if _names_program(word)), "")
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(program).stem)[:40].strip("._-")
-    return stem or "job"
-
-
-def _names_program(word: str) -> bool:
-    return (
-        PurePosixPath(word).name not in _LAUNCHERS
-        and not word.startswith("-")
-        and "=" not in word
-        and word[:1] not in "'\"$({#;"
-    )
 
 
 def _workdir(word: str | None) -> str | None:

@@ -24,7 +24,7 @@ TOGETHER = "together"
 DATA = "data"
 """The ability to bring a job its inputs, and to take its checkpoints to `checkpoint.uri`: that of a Kubernetes site whose file says how, and of all others."""
 LAUNCHERS = "launchers"
-"""The ability to run a job with a `framework`, and to end a gang with its rank 0. Of an agent that lacks it, the spec would be refused, as with `FORMS`."""
+"""The ability to run a job with a `framework` or `groups`, and to end a gang with its rank 0. Of an agent that lacks it, the spec would be refused, as with `FORMS`."""
 OUTPUTS = "outputs"
 """The ability to bring a job the outputs of others, from where the dispatcher keeps them."""
 RENTED = (FORMS, TOGETHER, LAUNCHERS, DATA, OUTPUTS)
@@ -55,7 +55,7 @@ def needs_of(spec: JobSpec) -> tuple[str, ...]:
     """The words of a job's needs, sorted."""
     forms = (FORMS,) if spec.forms else ()
     together = (TOGETHER,) if spec.placement.together in (ON_ONE_HOST, APART) else ()
-    launchers = (LAUNCHERS,) if spec.framework or spec.success else ()
+    launchers = (LAUNCHERS,) if spec.launch or spec.success else ()
     image = (IMAGES,) if spec.image is not msgspec.UNSET else ()
     carried = spec.inputs or (spec.checkpoint is not None and spec.checkpoint.uri)
     data = (DATA,) if carried else ()

@@ -57,6 +57,8 @@ _TEMPLATES = {
     for name, launcher in _LAUNCHERS.items()
 }
 """Read once: an upgrade that replaces the files under a running dispatcher must not mix their versions."""
+GROUPS = tuple((Path(__file__).parent / part).read_text() for part in ("groups.sh", "groups_end.sh"))
+"""The launcher of groups (`federator.wire.groups`): what stands before its lines, a line for each group, and what behind."""
 
 
 def framework_of(written: Name | FrameworkFile, path: str) -> Framework:

@@ -220,6 +220,39 @@ async def test_a_framework_that_is_not_there_is_said_at_once(
     assert "deepspeed" in dispatcher.log("p1") + dispatcher.log("p1", 1)
 
 
+async def test_groups_of_unlike_ranks_meet_and_end_together(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    """A learner without GPUs waits for what the workers of two nodes send, and its end is the job's though they serve for ever."""
+    learn = """
+import os, socket
+with socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))) as server:
+    print("learned from", *sorted(server.accept()[0].makefile().readline() for _ in range(2)), flush=True)
+"""
+    roll_out = """
+import os, socket, time
+while True:
+    try:
+        link = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
+        break
+    except OSError:
+        time.sleep(0.05)
+link.sendall(f"{os.environ['FEDERATOR_GROUP']}-{os.environ['FEDERATOR_NODE_RANK']}\\n".encode())
+time.sleep(600)
+"""
+    groups = [
+        {"name": "learner", "run": python(learn), "resources": {"cpus": 1}},
+        {"name": "workers", "nodes": 2, "run": python(roll_out), "resources": {"cpus": 1}},
+    ]
+    spec = read_job({"groups": groups, "success": "learner"}, now=0.0).spec
+    dispatcher.specs[spec_hash(spec)] = encode_spec(spec)
+    await dispatcher.want(entry("p1", spec_hash(spec), nodes=2, pool="gpu", success=spec.success or ""))
+    end = await dispatcher.ended("p1", LONG_S)
+    logs = [dispatcher.log("p1", rank) for rank in range(2)]
+    assert (end.status, end.exit_code) == (PlacementStatus.SUCCEEDED, 0), logs
+    assert logs[0].split() == ["learned", "from", "workers-0", "workers-1"]
+
+
 # Stand-ins -------------------------------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,26 @@ exec sleep 600"""
     assert "--name rank-1 --nthreads 1" in logs[0]
 
 
+async def test_groups_in_the_pods_of_one_gang_are_told_to_leave(
+    dispatcher: FakeDispatcher, agent: KubeAgent
+) -> None:
+    """Each has its grace in the pod, though a pod's first process is the launcher."""
+    leaves = "trap 'echo $FEDERATOR_GROUP leaves; exit 0' TERM; echo there; while :; do sleep 0.1; done"
+    groups = [{"name": "head", "run": leaves}, {"name": "workers", "nodes": 2, "run": leaves}]
+    written = read_job({"groups": groups}, now=0.0).spec
+    spec = dispatcher.spec(run=written.run, launch=written.launch, nodes=2, resources=SMALL)
+    await dispatcher.want(entry("p1", spec, nodes=2, pool=POOL, grace_s=30.0))
+    await until(
+        lambda: [dispatcher.log("p1", rank).count("there") for rank in range(2)] == [2, 1], "all to begin"
+    )
+    await dispatcher.stop_placement("p1")
+    await dispatcher.ended("p1")
+    logs = [
+        sorted(line for line in dispatcher.log("p1", r).splitlines() if "leaves" in line) for r in range(2)
+    ]
+    assert logs == [["head leaves", "workers leaves"], ["workers leaves"]]
+
+
 async def test_memory_that_is_not_there_is_the_cause(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
     spec = dispatcher.spec(run="tail /dev/zero", resources=Resources(cpus_milli=10, memory_mib=32))
     await dispatcher.want(entry("p1", spec, pool=POOL))

@@ -85,6 +85,32 @@ print("process", world.rank, "on", os.environ["SLURMD_NODENAME"], "sum", total, 
     assert sorted(agent.log().splitlines()) == [f"process {rank} on n{rank} sum 6" for rank in range(3)]
 
 
+async def test_groups_share_the_nodes_of_one_gang(agents: Agents, east: Slurm) -> None:
+    """The one without GPUs is on the first node alone, sees none, and its end is the job's."""
+    agent = await agents.of(east)
+    seen = 'echo "$FEDERATOR_GROUP $FEDERATOR_NODE_RANK of $FEDERATOR_NUM_NODES: [$CUDA_VISIBLE_DEVICES]"'
+    groups = [
+        {"name": "head", "run": f"{seen}; until [ -e begun-0 ] && [ -e begun-1 ]; do sleep 0.1; done"},
+        {
+            "name": "workers",
+            "nodes": 2,
+            "run": f"{seen}; echo >begun-$FEDERATOR_NODE_RANK; sleep 600",
+            "resources": {"gpus": 4},
+        },
+    ]
+    spec = read_job({"groups": groups, "success": "head"}, now=0.0).spec
+    await agent.run_job(
+        spec.run or "", nodes=2, launch=spec.launch, resources=spec.resources, success=spec.success or ""
+    )
+    end = await agent.ended()
+    assert (end.status, end.exit_code) == (PlacementStatus.SUCCEEDED, 0), (end, agent.log())
+    lines = sorted(line for rank in range(2) for line in agent.log(rank=rank).splitlines() if " of " in line)
+    head, *workers = (line.split(":") for line in lines)
+    assert head == ["head 0 of 1", " []"]
+    assert [words for words, _ in workers] == ["workers 0 of 2", "workers 1 of 2"]
+    assert {devices for _, devices in workers} <= {" [0,1,2,3]", " [4,5,6,7]"}
+
+
 async def test_ranks_that_share_a_node_share_no_gpu(agents: Agents, east: Slurm) -> None:
     agent = await agents.of(east)
     run = "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"

@@ -124,7 +124,7 @@ def test_the_documented_example_is_read_whole() -> None:
     )
 
 
-ELSEWHERE_TESTED = {"min_nodes", "max_nodes", "scaling", "every", "overlap", "framework", "success"}
+ELSEWHERE_TESTED = {"groups", "min_nodes", "max_nodes", "scaling", "every", "overlap", "framework", "success"}
 """By test_forms, test_launchers, and the tests of series."""
 
 
