@@ -131,7 +131,7 @@ def _show_preview(
     head = f"{plain(answer.name)} in queue {plain(answer.queue)}{cost}. {not_done}"
     notes = [Text(f"note: {plain(note)}", style="yellow") for note in answer.notes]
     if answer.launch:
-        notes.append(Text("Each rank runs the launcher of its framework; -o yaml has it.", style="dim"))
+        notes.append(Text("Each rank runs a launcher with its command; -o yaml has it.", style="dim"))
     show(Text(head, style="dim"), *notes, *drawn(answer.explanation, now, width()))
 
 
