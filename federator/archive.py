@@ -26,12 +26,12 @@ import msgspec
 from federator.kernel.errors import NotFound, Unavailable
 from federator.model.archive import (
     ArchivedJob,
+    ArchiveFilter,
     ArchivePage,
     Column,
     FilePart,
     StoredJob,
     UsageSum,
-    Where,
 )
 from federator.ports import Blobs, Written
 
@@ -182,7 +182,7 @@ class ParquetArchive:
             return self._copied(f"SELECT * FROM ({source}){where}", [*given, *more], int(count or 0), group)
 
     def page(
-        self, parts: Sequence[FilePart], where: Where, page: ArchivePage
+        self, parts: Sequence[FilePart], where: ArchiveFilter, page: ArchivePage
     ) -> tuple[list[tuple[float | str, str]], int]:
         """A page of what is asked for, as places in the order, and how many there are in all."""
         with self._reading(parts) as (source, given):
@@ -235,7 +235,7 @@ class ParquetArchive:
         return [("", line) for line in sorted(found, reverse=True)[: page.limit]]
 
     def jobs(
-        self, parts: Sequence[FilePart], where: Where, *, limit: int, events: bool = False
+        self, parts: Sequence[FilePart], where: ArchiveFilter, *, limit: int, events: bool = False
     ) -> list[StoredJob]:
         """The records of the newest jobs that are asked for, the oldest of them first."""
         with self._reading(parts) as (source, given):
@@ -292,7 +292,7 @@ class ParquetArchive:
             return {array: (line, added) for array, line, added in rows}
 
     def usage(
-        self, parts: Sequence[FilePart], where: Where, by: Sequence[Column], most: int
+        self, parts: Sequence[FilePart], where: ArchiveFilter, by: Sequence[Column], most: int
     ) -> list[UsageSum]:
         """Jobs added up by some keys, at most so many groups."""
         with self._reading(parts) as (source, given):
@@ -468,7 +468,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:200]
 
 
-def _condition(where: Where) -> tuple[str, list[Any]]:
+def _condition(where: ArchiveFilter) -> tuple[str, list[Any]]:
     """As SQL, and what it is given."""
     terms: list[str] = ["true"]
     given: list[Any] = []
@@ -495,7 +495,7 @@ def _condition(where: Where) -> tuple[str, list[Any]]:
     return " AND ".join(terms), given
 
 
-def _plain(where: Where) -> dict[str, object]:
+def _plain(where: ArchiveFilter) -> dict[str, object]:
     """Conditions of one value."""
     return {
         "id >= ? AND id < ? || '~'": where.begins,
@@ -515,7 +515,7 @@ def _plain(where: Where) -> dict[str, object]:
     }
 
 
-def _add_shown(add: Callable[..., None], where: Where) -> None:
+def _add_shown(add: Callable[..., None], where: ArchiveFilter) -> None:
     """What somebody is shown."""
     shown = where.shown or ()
     add(

@@ -10,7 +10,15 @@ from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
-from federator.model.archive import ArchivedJob, ArchivePage, Column, FilePart, StoredJob, UsageSum, Where
+from federator.model.archive import (
+    ArchivedJob,
+    ArchiveFilter,
+    ArchivePage,
+    Column,
+    FilePart,
+    StoredJob,
+    UsageSum,
+)
 from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator.model.events import Alert
 from federator.model.outlook import Outlook, Proof
@@ -239,13 +247,13 @@ class Archive(Protocol):
         ...
 
     def page(
-        self, parts: Sequence[FilePart], where: Where, page: ArchivePage
+        self, parts: Sequence[FilePart], where: ArchiveFilter, page: ArchivePage
     ) -> tuple[list[tuple[float | str, str]], int]:
         """A page of what is asked for, as values and ids of jobs or arrays, and how many there are in all."""
         ...
 
     def jobs(
-        self, parts: Sequence[FilePart], where: Where, *, limit: int, events: bool = False
+        self, parts: Sequence[FilePart], where: ArchiveFilter, *, limit: int, events: bool = False
     ) -> list[StoredJob]:
         """The records of the newest jobs that are asked for, the oldest of them first; with their events only where asked."""
         ...
@@ -259,7 +267,7 @@ class Archive(Protocol):
         ...
 
     def usage(
-        self, parts: Sequence[FilePart], where: Where, by: Sequence[Column], most: int
+        self, parts: Sequence[FilePart], where: ArchiveFilter, by: Sequence[Column], most: int
     ) -> list[UsageSum]:
         """Jobs added up by some keys, at most so many groups."""
         ...

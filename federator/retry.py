@@ -47,7 +47,7 @@ def _nothing(error: BaseException) -> float:  # noqa: ARG001 - what fits in its 
     return 0.0
 
 
-class Waiting(NamedTuple):
+class Sleeper(NamedTuple):
     """How a program waits: what a pause is, and what time it is in seconds."""
 
     sleep: Callable[[float], Awaitable[None]]
@@ -58,14 +58,14 @@ async def _block(seconds: float) -> None:
     time.sleep(seconds)  # noqa: ASYNC251 - the thread has no event loop that it could keep
 
 
-BLOCKING = Waiting(_block, time.monotonic)
+BLOCKING = Sleeper(_block, time.monotonic)
 """Of a thread without an event loop."""
 
 
-def _of_the_loop() -> Waiting:
+def _of_the_loop() -> Sleeper:
     import asyncio  # noqa: PLC0415 - a command without an event loop starts faster without it
 
-    return Waiting(asyncio.sleep, asyncio.get_running_loop().time)
+    return Sleeper(asyncio.sleep, asyncio.get_running_loop().time)
 
 
 async def retried(  # noqa: PLR0913 - each is another answer to when to try again
@@ -77,7 +77,7 @@ async def retried(  # noqa: PLR0913 - each is another answer to when to try agai
     attempts: float = math.inf,
     asked_s: Callable[[BaseException], float] = _nothing,
     failed: Callable[[BaseException], object] = _nothing,
-    waiting: Waiting | None = None,
+    waiting: Sleeper | None = None,
 ) -> T:
     """What `work` answers; it is called again after a pause when it raises one of `on`.
 

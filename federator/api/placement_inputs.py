@@ -12,7 +12,7 @@ from federator.api.exchange import Call
 from federator.api.files import GZIP, by_rank
 from federator.control.submission.sources import MOST_TASKS
 from federator.kernel.errors import NotFound, TooLarge
-from federator.model.archive import Where
+from federator.model.archive import ArchiveFilter
 from federator.model.jobs import InputFrom, Job
 from federator.model.placements import Placement
 from federator.wire.link import OutputArchive, PlacementInputs
@@ -79,7 +79,7 @@ async def _jobs(call: Call, placement: Placement, source: InputFrom) -> list[Job
     reader = records.known_job(placement.job)
     index = reader.array_index if reader is not None and source.each else None
     only = () if index is None else (index,)
-    where = Where(array=source.job, indices=only)
+    where = ArchiveFilter(array=source.job, indices=only)
     archived = await call.core.views.search.archived.jobs(where, limit=MOST_TASKS + 1)
     tasks = {job.id: job for job in (*archived, *records.arrays.get(source.job, {}).values())}
     if only == () and len(tasks) > MOST_TASKS:
@@ -96,4 +96,4 @@ async def _known(call: Call, name: str) -> Job | None:
     known = call.core.records.known_job(name)
     if known is not None:
         return known
-    return next(iter(await call.core.views.search.archived.jobs(Where(ids=(name,)), limit=1)), None)
+    return next(iter(await call.core.views.search.archived.jobs(ArchiveFilter(ids=(name,)), limit=1)), None)

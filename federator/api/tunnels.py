@@ -17,7 +17,7 @@ from aiohttp import WebSocketError, WSCloseCode, WSMessage, WSMsgType, web
 from federator.api.attempts import refuse_array
 from federator.api.exchange import Call
 from federator.api.problems import STARTED
-from federator.control.administration.tunnels import Target
+from federator.control.administration.tunnels import TunnelTarget
 from federator.kernel.errors import FederatorError, Invalid, NotFound, TooMany, Transient, Unavailable
 from federator.settings import LimitSettings
 from federator.telemetry import METRICS
@@ -259,7 +259,7 @@ async def _first(client: web.WebSocketResponse) -> tunnel.Request:
         raise Invalid(text, field=path.rstrip("`") or "$") from None
 
 
-async def _dialled(call: Call, tunnels: Tunnels, target: Target, request: tunnel.Request) -> Tunnel:
+async def _dialled(call: Call, tunnels: Tunnels, target: TunnelTarget, request: tunnel.Request) -> Tunnel:
     """Have the agent dial. Raises `Unavailable` when it does not."""
     with tunnels.awaited(target.member) as (name, came):
         call.core.hub.dial(target.member, link.Dial(name, target.placement, target.rank, request))

@@ -8,7 +8,7 @@ import msgspec
 from federator.api.exchange import Call, Moment
 from federator.control.queries.usage_report import UsageSums, add_jobs, add_lines
 from federator.kernel.errors import Invalid
-from federator.model.archive import ArchivedShare, Where
+from federator.model.archive import ArchivedShare, ArchiveFilter
 from federator.model.events import LedgerEntry
 from federator.model.rights import Relation
 from federator.wire.usage import KEYS, Key, UsageReport
@@ -52,7 +52,7 @@ async def usage(call: Call) -> UsageReport:
         for job in map(records.jobs.get, shown.ids())
         if job
     ]
-    ended = Where(ended_since_at=since, ended_until_at=None if math.isinf(until) else until)
+    ended = ArchiveFilter(ended_since_at=since, ended_until_at=None if math.isinf(until) else until)
     archived = await call.core.views.search.usage(ended, _keys(query.by), counts.archived)
     await add_jobs(sums, jobs, since, until)
     for each in archived:

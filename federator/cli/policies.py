@@ -9,7 +9,7 @@ from federator.cli.columns import policy_columns
 from federator.cli.exits import FAILED
 from federator.cli.output import ListOutput, Output, show_data, show_rows
 from federator.cli.phrases import counted, plain
-from federator.cli.policy_files import FileOption, Written, read_set
+from federator.cli.policy_files import FileOption, PolicyText, read_set
 from federator.cli.policy_replay import replay
 from federator.cli.policy_verdicts import show_verdict
 from federator.cli.sanitize import harmless
@@ -133,7 +133,7 @@ def rollback(
     _require(reason, "write why, as in -m 'the night budget was too low'")
     verdict, _ = ask(connection, lambda client: client.rollback_policies(version, reason))
     done = f"version {verdict.version} is in force: the documents of version {version}"
-    return _show_verdict(verdict, Written("", [(1, f"version {version}")]), done)
+    return _show_verdict(verdict, PolicyText("", [(1, f"version {version}")]), done)
 
 
 def _require(reason: str, remedy: str) -> None:
@@ -141,5 +141,5 @@ def _require(reason: str, remedy: str) -> None:
         raise Invalid("is missing", field="--reason", remedy=remedy)
 
 
-def _show_verdict(verdict: PolicyVerdict, written: Written, *fine: str) -> int:
+def _show_verdict(verdict: PolicyVerdict, written: PolicyText, *fine: str) -> int:
     return show_verdict(verdict, *fine, located=written.located)

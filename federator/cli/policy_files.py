@@ -14,7 +14,7 @@ from federator.wire.yamltext import read_documents
 _LINE = re.compile(r"\bline (\d+)\b")
 
 
-class Written(NamedTuple):
+class PolicyText(NamedTuple):
     """Files as the one text that is sent, and on which of its lines each begins."""
 
     text: str
@@ -42,7 +42,7 @@ FileOption = Annotated[
 ]
 
 
-def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:
+def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> PolicyText:
     """All documents of all files and folders, as one text. Raises `Invalid` where there is nothing or no YAML, or a file cannot be read."""
     found = [inner for file in files for inner in (_in_folder(file) if file.is_dir() else [file])]
     if not found:
@@ -62,7 +62,7 @@ def read_set(files: tuple[Path, ...], *, allow_empty: bool) -> Written:
             field="FILES",
             remedy="add --allow-empty if that is intended",
         )
-    written = Written("\n".join(lines) + "\n", begins)
+    written = PolicyText("\n".join(lines) + "\n", begins)
     try:
         read_documents(written.text)
     except Permanent as error:  # no set at all, so there is nothing to refuse

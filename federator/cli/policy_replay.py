@@ -15,9 +15,9 @@ from federator.cli.live import LIVE, since_s, take
 from federator.cli.output import say_error
 from federator.cli.phrases import plain
 from federator.cli.planner import ready_planner
-from federator.cli.policy_files import FileOption, Written, read_set
+from federator.cli.policy_files import FileOption, PolicyText, read_set
 from federator.cli.session import HERE, Connection, ask
-from federator.cli.simulate import Progress
+from federator.cli.simulate import ProgressBar
 from federator.kernel.errors import FederatorError, Invalid, Permanent
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def replay(
     load = _load(world, trace, since, connection)
     options = LoadOptions(limit=load.limit)
     ready_planner()
-    found, remarks, troubles = replayed(load.live, proposed, options, seed=seed, progress=Progress())
+    found, remarks, troubles = replayed(load.live, proposed, options, seed=seed, progress=ProgressBar())
     where = load.live.world
     study = Study(
         world=where.name,
@@ -143,7 +143,7 @@ def _proposed(files: tuple[Path, ...]) -> str:
     return written.text
 
 
-def _located(fault: Exception, written: Written) -> Exception:
+def _located(fault: Exception, written: PolicyText) -> Exception:
     """The same fault, by file and its line."""
     if not isinstance(fault, Permanent):
         return fault

@@ -192,7 +192,7 @@ def _given(
     return _Given(where, found.jobs, f"the last {live.since}", found.remarks)
 
 
-def _what_if(asked: _Asked, what_if: WhatIf, progress: "Progress", files: _Files) -> int:
+def _what_if(asked: _Asked, what_if: WhatIf, progress: "ProgressBar", files: _Files) -> int:
     """The world as it is beside the one that is asked about."""
     from federator.cli.exits import FAILED, OK
     from federator.simulation.contrast import TURNS_APART, Side, contrasted
@@ -220,7 +220,7 @@ def _what_if(asked: _Asked, what_if: WhatIf, progress: "Progress", files: _Files
     return FAILED if show_troubles(found.troubles) else OK
 
 
-class Progress:
+class ProgressBar:
     """Says how far a simulation is: one line that is written over on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:
@@ -259,10 +259,10 @@ class Progress:
         print(start + text, end=end, file=sys.stderr, flush=True)
 
 
-def _begin() -> Progress:
+def _begin() -> ProgressBar:
     """Have the planner ready; from here on it is told how far the simulation is."""
     ready_planner()
-    return Progress()
+    return ProgressBar()
 
 
 def _study(

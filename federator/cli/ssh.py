@@ -39,7 +39,7 @@ _ENTRY = """Host {names}
 """
 
 
-class Host(NamedTuple):
+class SshHost(NamedTuple):
     """A job as ssh is to know it."""
 
     names: tuple[str, ...]
@@ -88,19 +88,19 @@ def _lacking() -> Invalid:
     return Invalid("asyncssh is not installed here", remedy="pip install 'federator[ssh]'")
 
 
-async def _hosts(client: "Verbs", jobs: tuple[str, ...], rank: int) -> list[Host]:
+async def _hosts(client: "Verbs", jobs: tuple[str, ...], rank: int) -> list[SshHost]:
     """Those that were named; else all of one's own that run, where the newest of a name has that name."""
     from federator.client import JobFilter
 
     if jobs:
         for job in jobs:
             await client.job(job)  # raises what is wrong with the name
-        return [Host((_host_name(job, rank),), job) for job in jobs]
+        return [SshHost((_host_name(job, rank),), job) for job in jobs]
     page = await client.jobs(JobFilter(mine=True, status=JobStatus.RUNNING), limit=MOST)
     newest = {row.label: row.id for row in reversed(page.jobs)}
     names = {job: label for label, job in newest.items()}
     return [
-        Host(tuple(_host_name(name, rank) for name in (names.get(row.id), row.id) if name), row.id)
+        SshHost(tuple(_host_name(name, rank) for name in (names.get(row.id), row.id) if name), row.id)
         for row in page.jobs
     ]
 

@@ -15,8 +15,8 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 from federator.client import transport as shared
-from federator.client.transport import BROKE, Answer, Request, Transport
-from federator.retry import BLOCKING, Waiting
+from federator.client.transport import BROKE, Request, Response, Transport
+from federator.retry import BLOCKING, Sleeper
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,7 +48,7 @@ class BlockingTransport(Transport):
         while self._idle:
             self._idle.pop()[1].close()
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> Sleeper:
         """As the machine does."""
         return BLOCKING
 
@@ -57,7 +57,7 @@ class BlockingTransport(Transport):
         return work(*args, **kwargs)
 
     @asynccontextmanager
-    async def _exchange(self, asked: int, request: Request) -> AsyncIterator[Answer]:
+    async def _exchange(self, asked: int, request: Request) -> AsyncIterator[Response]:
         with self._translated(asked):
             connection = self._connected(asked)
             try:
@@ -216,7 +216,7 @@ class BlockingTransport(Transport):
         return False
 
 
-class _BlockingAnswer(Answer):
+class _BlockingAnswer(Response):
     def __init__(self, response: http.client.HTTPResponse, translated: Callable[[], Any]) -> None:
         self.status = response.status
         self.whole = False

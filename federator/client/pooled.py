@@ -10,9 +10,9 @@ from typing import Any, ParamSpec, TypeVar
 import aiohttp
 
 from federator.client import transport as shared
-from federator.client.transport import BROKE, Answer, Request, Transport
+from federator.client.transport import BROKE, Request, Response, Transport
 from federator.kernel.errors import Unavailable
-from federator.retry import Waiting
+from federator.retry import Sleeper
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,9 +34,9 @@ class PooledTransport(Transport):
             await self._session.close()
             self._session = None
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> Sleeper:
         """As the event loop does, which may be on virtual time."""
-        return Waiting(asyncio.sleep, asyncio.get_running_loop().time)
+        return Sleeper(asyncio.sleep, asyncio.get_running_loop().time)
 
     async def offload(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Do it in a thread."""
@@ -60,7 +60,7 @@ class PooledTransport(Transport):
         return [answers[number] for number in sorted(answers)]
 
     @asynccontextmanager
-    async def _exchange(self, asked: int, request: Request) -> AsyncIterator[Answer]:
+    async def _exchange(self, asked: int, request: Request) -> AsyncIterator[Response]:
         server = self._servers[asked]
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=shared.CONNECT_S, sock_read=request.silence_s
@@ -149,7 +149,7 @@ class PooledTransport(Transport):
         return self._session
 
 
-class _PooledAnswer(Answer):
+class _PooledAnswer(Response):
     def __init__(self, response: aiohttp.ClientResponse, translated: Callable[[], Any]) -> None:
         self.status = response.status
         self._response = response

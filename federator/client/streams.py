@@ -6,7 +6,7 @@ A stream that breaks is opened again where it broke, for as long as the client's
 from collections.abc import AsyncIterator
 from typing import NamedTuple, TypeVar
 
-from federator.client.transport import Answer, Transport
+from federator.client.transport import Response, Transport
 from federator.kernel.errors import Transient
 from federator.wire.jsontext import Reader
 from federator.wire.log_times import LogPart
@@ -24,7 +24,7 @@ class ServerEvent(NamedTuple):
     data: bytes
 
 
-async def server_events(answer: Answer) -> AsyncIterator[ServerEvent]:
+async def server_events(answer: Response) -> AsyncIterator[ServerEvent]:
     """The messages of one connection, comments (the server's heartbeat) left out. Raises `TooLarge` for an endless line."""
     last_id, data = "", []
     async for line in answer.lines():
@@ -61,7 +61,7 @@ async def follow_stream(
             await patience.spend(error)
 
 
-async def log_parts(answer: Answer, offset: int) -> AsyncIterator[LogPart]:
+async def log_parts(answer: Response, offset: int) -> AsyncIterator[LogPart]:
     """A log as one answer brings it from `offset` on: with its times, where they were asked for. Raises `TooLarge` for an endless line."""
     if answer.header("Content-Type").partition(";")[0] != NDJSON:
         async for chunk in answer.chunks():

@@ -34,7 +34,7 @@ from federator.kernel.errors import (
     Untrusted,
 )
 from federator.kernel.route import Way
-from federator.retry import Backoff, Waiting, retried
+from federator.retry import Backoff, Sleeper, retried
 from federator.wire.jsontext import read
 
 P = ParamSpec("P")
@@ -73,7 +73,7 @@ class Request(NamedTuple):
         return f"{self.method} {self.path}"
 
 
-class Answer(ABC):
+class Response(ABC):
     """An answer that has begun; its body is read as it comes. A connection that breaks raises `Unavailable`."""
 
     status: int
@@ -136,7 +136,7 @@ class Transport(ABC):
         self._ahead_s = 0.0
 
     @abstractmethod
-    def _exchange(self, asked: int, request: Request) -> AbstractAsyncContextManager[Answer]:
+    def _exchange(self, asked: int, request: Request) -> AbstractAsyncContextManager[Response]:
         """Send a request to the server of this number. Raises what `_lost` makes of a connection that cannot be made, or breaks."""
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Transport(ABC):
         """Let go of all connections."""
 
     @abstractmethod
-    def waiting(self) -> Waiting:
+    def waiting(self) -> Sleeper:
         """How to wait here."""
 
     @abstractmethod
@@ -207,7 +207,7 @@ class Transport(ABC):
         body: bytes | IO[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
         endless: bool = False,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[Response]:
         """An answer to be read as it comes; `endless` streams may be silent. A connection that breaks raises `Unavailable`."""
         sent = {"Accept": "application/json", **(headers or {}), **await self._credential()}
         request = Request(method, path, query or {}, sent, body, None if endless else ANSWER_S)
@@ -230,7 +230,7 @@ class Transport(ABC):
         token = await self._token() if callable(self._token) else self._token
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _elsewhere(self, answer: Answer) -> FederatorError:
+    def _elsewhere(self, answer: Response) -> FederatorError:
         """A redirection is not followed: the credential is for the address that was named."""
         to = answer.header("Location")[:200] or "an address that it does not name"
         return Permanent(f"{self.server} answers that it has moved to {to}", remedy="name that address")

@@ -116,7 +116,7 @@ class FilePart(msgspec.Struct, frozen=True):
     """The greatest id in it; empty: not known."""
 
 
-class Where(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which rows are asked for; what is empty leaves all."""
 
     ids: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ from federator.simulation.data_moves import all_policies, book_of
 from federator.simulation.schedulers import Scheduler
 from federator.simulation.sites import Conditions, SimulatedAgent
 from federator.simulation.virtual_time import ORIGIN_AT, LoopClock, VirtualLoop
-from federator.simulation.work import Progress, TraceJob, request_of
+from federator.simulation.work import TraceJob, WorkDone, request_of
 from federator.simulation.world import World, WorldSite
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
@@ -68,7 +68,7 @@ class Federation:
         self.seed = seed
         self._encoded = encoded
         self.clock = LoopClock(loop, ORIGIN_AT - SETTLING_S)
-        self.progress = Progress(world.speeds)
+        self.progress = WorkDone(world.speeds)
         self.agents: dict[str, SimulatedAgent] = {}
         self.clouds = {name: self._cloud(name) for name in world.cloud_sites}
         self._secrets: dict[str, str] = {}

@@ -19,7 +19,7 @@ from federator.kernel.clock import Clock
 from federator.model.jobs import JobSpec
 from federator.model.placements import PlacementReport
 from federator.model.sites import SiteReport
-from federator.simulation.work import Progress
+from federator.simulation.work import WorkDone
 from federator.wire import link
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
@@ -115,7 +115,7 @@ class SimulatedAgent:
         clock: Clock,
         serve: Callable[[Pipe], Awaitable[None]],
         spec: Callable[[str], JobSpec],
-        progress: Progress,
+        progress: WorkDone,
         brings_s: Callable[[str], float] = lambda _: 0.0,
         encoded: bool = False,
     ) -> None:

@@ -154,7 +154,7 @@ def _checkpoint(job: TraceJob) -> Checkpoint | None:
     return Checkpoint() if job.elastic else None
 
 
-class Progress:
+class WorkDone:
     """How far each job has come, where: what is left of it depends on the checkpoints it can go on from."""
 
     def __init__(self, speeds: dict[str, float]) -> None:

@@ -25,7 +25,7 @@ from federator.ports import Blobs, Item, Page, Put, Transaction
 from federator.settings import EtcdSettings
 from federator.store.etcd_link import EtcdLink, Member, read_credentials, read_endpoints
 from federator.store.etcd_upkeep import Upkeep
-from federator.store.etcd_writer import Outcome, Writer
+from federator.store.etcd_writer import TransactionOutcome, Writer
 from federator.store.transactions import MAX_OPERATIONS, check_key, check_range, check_transaction
 
 INLINE_BYTES = 8192
@@ -306,7 +306,7 @@ def _look(key: bytes, *, keys_only: bool = False) -> rpc.RequestOp:
     return rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=keys_only))
 
 
-def _first_changed(transaction: Transaction, outcome: Outcome) -> str:
+def _first_changed(transaction: Transaction, outcome: TransactionOutcome) -> str:
     for compare, op in zip(transaction.compares, outcome.message.responses, strict=True):
         kvs = op.response_range.kvs
         if (kvs[0].mod_revision if kvs else 0) != compare.revision:

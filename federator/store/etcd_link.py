@@ -45,7 +45,7 @@ _AGAIN = (
 )
 
 
-class Answer(NamedTuple):
+class EtcdReply(NamedTuple):
     """What a member answered. `repeated`: an earlier attempt got no answer, and may have taken effect."""
 
     message: Any
@@ -81,15 +81,15 @@ class EtcdLink:
         self._patience_s = patience_s
         self.names = ", ".join(endpoints)
 
-    async def call(self, pick: Callable[[Member], Any], request: Any, *, writes: bool = False) -> Answer:
+    async def call(self, pick: Callable[[Member], Any], request: Any, *, writes: bool = False) -> EtcdReply:
         """Ask until a member answers. Raises `Unavailable` (`OutcomeUnknown` if the request writes) or what the refusal means."""
         repeated = False
 
-        async def once() -> Answer:
+        async def once() -> EtcdReply:
             nonlocal repeated
             number = self.present
             try:
-                return Answer(await pick(self.members[number])(request, timeout=ATTEMPT_S), repeated)
+                return EtcdReply(await pick(self.members[number])(request, timeout=ATTEMPT_S), repeated)
             except grpc.aio.AioRpcError as error:
                 if not _again(error):
                     meaning = self._meaning(error)

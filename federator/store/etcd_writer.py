@@ -29,7 +29,7 @@ MAX_WAITING = 20_000
 """Transactions that wait before further ones are turned away."""
 
 
-class Outcome(NamedTuple):
+class TransactionOutcome(NamedTuple):
     """What became of a transaction. `repeated`: an earlier attempt got no answer, and may have taken effect."""
 
     message: rpc.TxnResponse
@@ -41,7 +41,7 @@ class _Waiting(NamedTuple):
     """A transaction on its way, and the keys by which it may be in another's way."""
 
     request: rpc.TxnRequest
-    outcome: asyncio.Future[Outcome]
+    outcome: asyncio.Future[TransactionOutcome]
     written: frozenset[bytes]
     touched: frozenset[bytes]
     """Written or compared."""
@@ -60,11 +60,11 @@ class Writer:
         """Whether more would wait than is sensible."""
         return len(self._waiting) >= MAX_WAITING
 
-    async def send(self, request: rpc.TxnRequest, *, urgent: bool = False) -> Outcome:
+    async def send(self, request: rpc.TxnRequest, *, urgent: bool = False) -> TransactionOutcome:
         """Its outcome. `urgent`: before all that waits. A caller that is cancelled does not take it back. Raises what the link does, `OutcomeUnknown` among it."""
         compared = frozenset(each.key for each in request.compare)
         written = frozenset(_written(op) for op in request.success)
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[TransactionOutcome] = asyncio.get_running_loop().create_future()
         waiting = _Waiting(request, outcome, written, compared | written)
         if urgent:
             self._waiting.appendleft(waiting)
@@ -128,7 +128,9 @@ class Writer:
         messages = [message] if alone else [op.response_txn for op in message.responses]
         for each, said in zip(taken, messages, strict=True):
             if not each.outcome.done():
-                each.outcome.set_result(Outcome(said, int(message.header.revision), answer.repeated))
+                each.outcome.set_result(
+                    TransactionOutcome(said, int(message.header.revision), answer.repeated)
+                )
 
 
 def _txn(member: Member) -> object:

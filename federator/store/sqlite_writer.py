@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class QueuedWrite:
     """A transaction on its way through the thread; `outcome` is its revision or what went wrong."""
 
     transaction: Transaction
@@ -51,7 +51,7 @@ class Writer:
         self.connection = connection
         self._path = path
         self._deadlines = deadlines
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[QueuedWrite | None] = queue.SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -62,7 +62,7 @@ class Writer:
             raise Unavailable("the store was closed")
         if self._queue.qsize() >= MAX_WAITING:
             raise Unavailable(f"{MAX_WAITING} transactions are waiting for the disk already")
-        waiting = Waiting(transaction, asyncio.get_running_loop().create_future())
+        waiting = QueuedWrite(transaction, asyncio.get_running_loop().create_future())
         self._queue.put(waiting)
         return await waiting.answer
 
@@ -80,7 +80,7 @@ class Writer:
             with contextlib.suppress(RuntimeError):
                 batch[0].answer.get_loop().call_soon_threadsafe(self._answer, batch)
 
-    def _take(self) -> list[Waiting]:
+    def _take(self) -> list[QueuedWrite]:
         """Wait for a transaction, then take what else has come. Empty: the end."""
         first = self._queue.get()
         if first is None:
@@ -95,7 +95,7 @@ class Writer:
                 batch.append(more)
         return batch
 
-    def _answer(self, batch: list[Waiting]) -> None:
+    def _answer(self, batch: list[QueuedWrite]) -> None:
         for waiting in batch:
             if waiting.answer.done():
                 continue
@@ -104,7 +104,7 @@ class Writer:
             else:
                 waiting.answer.set_result(waiting.outcome)
 
-    def _commit(self, batch: list[Waiting]) -> None:
+    def _commit(self, batch: list[QueuedWrite]) -> None:
         """Write the batch and set its outcomes; on an error of the database, none of it was acknowledged."""
         work = _Batch(self.connection)
         try:

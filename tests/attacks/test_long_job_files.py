@@ -12,7 +12,7 @@ from federator.archive import ParquetArchive
 from federator.control.queries.job_lists import Wanted
 from federator.control.record import decoders, past
 from federator.kernel.errors import Invalid
-from federator.model.archive import Where
+from federator.model.archive import ArchiveFilter
 from federator.model.jobs import JobStatus
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
@@ -75,12 +75,12 @@ async def test_what_was_read_of_them_leaves_memory_again(
 async def test_run_times_are_learned_from_as_many_of_them_as_are_in_memory(tmp_path: Path) -> None:
     world = await archived(tmp_path)
     records, history = world.core.records, world.core.history
-    jobs = await world.core.views.search.archived.jobs(Where(name="long"))
+    jobs = await world.core.views.search.archived.jobs(ArchiveFilter(name="long"))
     ran = [replace(job, status=JobStatus.SUCCEEDED, started_at=1.0, finished_at=61.0) for job in jobs]
     records.past.specs = type(records.past.specs)(10, past.SPEC_BYTES)
     history.learn_older(ran, records)
     assert not history._runs["default", "long"]
-    await world.core.views.search.archived.jobs(Where(ids=(jobs[3].id,)))
+    await world.core.views.search.archived.jobs(ArchiveFilter(ids=(jobs[3].id,)))
     history.learn_older(ran, records)
     assert len(history._runs["default", "long"]) == 1
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from federator.control.record.archived_jobs import ASKING, AT_ONCE, ArchivedJobs
-from federator.model.archive import ArchivePage, Where
+from federator.model.archive import ArchiveFilter, ArchivePage
 from tests.integration.api.rig import Rig
 from tests.support.waiting import until
 
@@ -23,7 +23,7 @@ class Slow:
         self.let = threading.Event()
         self.asked: list[str] = []
 
-    def page(self, _parts: Any, where: Where, _page: ArchivePage) -> tuple[list[Any], int]:
+    def page(self, _parts: Any, where: ArchiveFilter, _page: ArchivePage) -> tuple[list[Any], int]:
         self.asked.append(where.name)
         if where.name != "quick":
             assert self.let.wait(60)
@@ -39,7 +39,7 @@ def slow() -> Iterator[Slow]:
 
 async def asking(archived: ArchivedJobs, who: str, name: str) -> int:
     ASKING.set(who)
-    return (await archived.page([], Where(name=name), ArchivePage()))[1]
+    return (await archived.page([], ArchiveFilter(name=name), ArchivePage()))[1]
 
 
 async def test_a_person_who_asks_very_much_is_one_who_waits(slow: Slow) -> None:

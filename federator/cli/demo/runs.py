@@ -28,7 +28,7 @@ SIGN = "demo-folder"
 """File by which a folder of the demonstration is known."""
 
 
-class Place(NamedTuple):
+class AttemptPlace(NamedTuple):
     """Where it happens. `ours`: we have made the folder, and remove it again."""
 
     folder: Path
@@ -72,7 +72,7 @@ def stop(folder: Path) -> int:
     return OK
 
 
-async def _demonstrate(place: Place, world: DemoWorld, json: Path | None, *, keep: bool) -> int:
+async def _demonstrate(place: AttemptPlace, world: DemoWorld, json: Path | None, *, keep: bool) -> int:
     federation = Federation(place.folder, SPEED)
     out = console()
     try:
@@ -131,7 +131,7 @@ def _show(told: StoryResult, width: int) -> None:
         show_checks(tuple(check for check in told.result.checks if not check.holds))
 
 
-def _interruptibly(place: Place, work: Coroutine[Any, Any, int], *, keep: bool) -> int:
+def _interruptibly(place: AttemptPlace, work: Coroutine[Any, Any, int], *, keep: bool) -> int:
     """Run it so that every way of ending, also a signal, leaves no process and no folder of ours behind.
 
     After a failure the folder stays: it has the logs.
@@ -161,7 +161,7 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, T]) -> T:
     return await task
 
 
-def _make_folder(state_dir: Path | None) -> Place:
+def _make_folder(state_dir: Path | None) -> AttemptPlace:
     if state_dir is None:
         folder = Path(tempfile.mkdtemp(prefix="federator-demo-")).resolve()
     else:
@@ -176,4 +176,4 @@ def _make_folder(state_dir: Path | None) -> Place:
     (folder / SIGN).write_text(
         "A folder of `federator demo`. To end what runs here: federator demo --stop FOLDER\n"
     )
-    return Place(folder, ours=state_dir is None)
+    return AttemptPlace(folder, ours=state_dir is None)

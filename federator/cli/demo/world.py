@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator.wire.fields import duration_s
 from federator.wire.commands import default_name
+from federator.wire.fields import duration_s
 from federator.wire.yamltext import read_document, read_documents, write_document
 
 PROVIDER = "rented"

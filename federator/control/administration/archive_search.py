@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from federator.control.administration.visibility import Sight
 from federator.control.record.archived_jobs import MOST, ArchivedJobs
 from federator.kernel.errors import Invalid
-from federator.model.archive import ArchivedShare, Column, UsageSum, Where
+from federator.model.archive import ArchivedShare, ArchiveFilter, Column, UsageSum
 from federator.model.arrays import NEVER_A_JOB, Archived, Indices, JobArray, Spans
 from federator.model.jobs import Job
 from federator.wire.addresses import begins_id, may_be_id, read_address
@@ -39,7 +39,7 @@ class ArchiveSearch:
         """Whether there is anything to find."""
         return bool(self.archived.files())
 
-    def shown(self, sight: Sight, where: Where) -> Where | None:
+    def shown(self, sight: Sight, where: ArchiveFilter) -> ArchiveFilter | None:
         """What of it somebody is shown; None: nothing."""
         if sight.everything:
             return where
@@ -61,7 +61,7 @@ class ArchiveSearch:
         )
 
     async def usage(
-        self, where: Where, by: Sequence[Column], counts: Callable[[ArchivedShare], bool]
+        self, where: ArchiveFilter, by: Sequence[Column], counts: Callable[[ArchivedShare], bool]
     ) -> list[UsageSum]:
         """Jobs of those who count, added up by some keys: as the archive is when this begins."""
         shares = [share for file in self.archived.files() for share in file.shares]
@@ -78,7 +78,7 @@ class ArchiveSearch:
             found = await self._of_id(sight, name, indices)
             if found is not None:
                 return found
-        where = Where(name=name, indices=tuple(indices[:1]))
+        where = ArchiveFilter(name=name, indices=tuple(indices[:1]))
         return await self._newest(sight, replace(where, owner=owner)) or await self._newest(sight, where)
 
     async def selected(self, sight: Sight, owner: str, text: str) -> list[Job]:
@@ -89,7 +89,7 @@ class ArchiveSearch:
         name, indices = read_address(text)
         if first.array is None or (not indices and begins_id(name, first.id)):
             return [first]
-        tasks = await self.archived.jobs(Where(array=first.array, indices=tuple(indices)))
+        tasks = await self.archived.jobs(ArchiveFilter(array=first.array, indices=tuple(indices)))
         if len(tasks) == MOST:
             raise Invalid(
                 f"{name} has {MOST} tasks or more in the archive",
@@ -108,7 +108,7 @@ class ArchiveSearch:
 
     async def _of_id(self, sight: Sight, name: str, indices: Sequence[int]) -> Job | None:
         if len(name) < WHOLE_ID:
-            found = await self._some(sight, Where(begins=name), 2)
+            found = await self._some(sight, ArchiveFilter(begins=name), 2)
             if len(found) > 1:
                 several = ", ".join(job.id for job in found)
                 raise Invalid(
@@ -117,18 +117,18 @@ class ArchiveSearch:
                     remedy="write more of the id",
                 )
             return found[0] if found else None
-        wheres = [Where(array=name, indices=tuple(indices[:1]))]
+        wheres = [ArchiveFilter(array=name, indices=tuple(indices[:1]))]
         if not indices:
-            wheres.insert(0, Where(ids=(name,)))
+            wheres.insert(0, ArchiveFilter(ids=(name,)))
         for where in wheres:
             if (job := await self._newest(sight, where)) is not None:
                 return job
         return None
 
-    async def _newest(self, sight: Sight, where: Where) -> Job | None:
+    async def _newest(self, sight: Sight, where: ArchiveFilter) -> Job | None:
         return next(iter(await self._some(sight, where, 1)), None)
 
-    async def _some(self, sight: Sight, where: Where, limit: int) -> list[Job]:
+    async def _some(self, sight: Sight, where: ArchiveFilter, limit: int) -> list[Job]:
         shown = self.shown(sight, where)
         return [] if shown is None else await self.archived.jobs(shown, limit=limit, events=True)
 

@@ -21,7 +21,7 @@ LINGER_S = 10.0
 """Real seconds: connections to one port that follow each other within this are one entry of the timeline, since a browser makes twenty for a page."""
 
 
-class Target(NamedTuple):
+class TunnelTarget(NamedTuple):
     """A rank that runs."""
 
     job: Job
@@ -31,7 +31,7 @@ class Target(NamedTuple):
     site: str
 
 
-class Account:
+class TunnelUse:
     """One entry of the timeline: of one command, or of the connections to one port."""
 
     def __init__(self) -> None:
@@ -49,10 +49,10 @@ class TunnelService:
     def __init__(self, records: Records, writer: EventWriter) -> None:
         self._records = records
         self._writer = writer
-        self._ports: dict[tuple[str, str, int, Request], Account] = {}
+        self._ports: dict[tuple[str, str, int, Request], TunnelUse] = {}
         self._lingering: set[asyncio.Task[None]] = set()
 
-    def target(self, job: Job, rank: int) -> Target:
+    def target(self, job: Job, rank: int) -> TunnelTarget:
         """Where a rank of the job runs now. Raises `Conflict` for one that does not run, `Invalid` for a rank that it does not have."""
         placement = self._records.placements.get(job.placement or "")
         if job.status is not JobStatus.RUNNING or placement is None:
@@ -64,15 +64,17 @@ class TunnelService:
         if not 0 <= rank < ranks:
             there = f"its ranks are 0 to {ranks - 1}" if ranks > 1 else "it has rank 0 only"
             raise Invalid(f"{job.label} has no rank {rank}", field="?rank", remedy=there)
-        return Target(job, placement.id, rank, placement.members[rank], placement.site)
+        return TunnelTarget(job, placement.id, rank, placement.members[rank], placement.site)
 
     @asynccontextmanager
-    async def accounted(self, caller: Caller, target: Target, request: Request) -> AsyncIterator[Account]:
+    async def accounted(
+        self, caller: Caller, target: TunnelTarget, request: Request
+    ) -> AsyncIterator[TunnelUse]:
         """Write down that it is open, before anything goes through it, and that it is over."""
         key = (caller.name, target.placement, target.rank, request)
         account = self._ports.get(key)
         if account is None:
-            account = Account()
+            account = TunnelUse()
             if isinstance(request, Forward):
                 self._ports[key] = account
             await self._note(caller, target, _kind(request), f"opened {_what(request, target)}")
@@ -92,7 +94,7 @@ class TunnelService:
                 task.add_done_callback(self._lingering.discard)
 
     async def _linger(
-        self, caller: Caller, target: Target, request: Request, account: Account, last: object
+        self, caller: Caller, target: TunnelTarget, request: Request, account: TunnelUse, last: object
     ) -> None:
         """Write down that a port is not used any more, unless it is again soon."""
         with contextlib.suppress(asyncio.CancelledError):
@@ -110,7 +112,7 @@ class TunnelService:
             task.cancel()
         await asyncio.gather(*self._lingering, return_exceptions=True)
 
-    async def _note(self, caller: Caller, target: Target, kind: str, what: str) -> None:
+    async def _note(self, caller: Caller, target: TunnelTarget, kind: str, what: str) -> None:
         def compute() -> Changes:
             changes = Changes()
             job = self._records.jobs.get(target.job.id)
@@ -134,7 +136,7 @@ def _kind(request: Request) -> str:
     return "port-forward" if isinstance(request, Forward) else "exec"
 
 
-def _what(request: Request, target: Target) -> str:
+def _what(request: Request, target: TunnelTarget) -> str:
     if isinstance(request, Exec):
         program = request.command[0].rpartition("/")[2][:LONGEST_NAME]
         return f"{'a terminal with ' if request.tty else ''}{program!r} in rank {target.rank}"

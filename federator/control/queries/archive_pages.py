@@ -8,7 +8,7 @@ from federator.control.administration.archive_search import ArchiveSearch
 from federator.control.administration.visibility import Sight
 from federator.control.queries.job_lists import Sorting, Wanted
 from federator.control.queries.job_orders import Key
-from federator.model.archive import ArchivePage, FilePart, Where
+from federator.model.archive import ArchiveFilter, ArchivePage, FilePart
 from federator.model.jobs import TERMINAL
 
 
@@ -60,8 +60,8 @@ def one_list(keys: Sequence[Sequence[Key]], sorting: Sorting, limit: int) -> lis
     return list(islice(once(), limit))
 
 
-def _where(wanted: Wanted) -> Where:
-    return Where(
+def _where(wanted: Wanted) -> ArchiveFilter:
+    return ArchiveFilter(
         owner=wanted.owner,
         queue=wanted.queue,
         statuses=tuple(sorted(str(each) for each in wanted.statuses if each in TERMINAL)),

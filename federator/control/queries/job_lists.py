@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from federator.control.administration.visibility import Sight
-from federator.control.queries.job_orders import JobOrders, Key, Order, in_order
+from federator.control.queries.job_orders import JobOrders, Key, OrderedJobs, in_order
 from federator.control.record.job_index import CellKey, Cells, cell_of
 from federator.control.record.records import Records
 from federator.kernel.errors import Invalid, NotFound
@@ -108,7 +108,7 @@ Test = Callable[[Job], bool]
 class _In(NamedTuple):
     """A page of an order (None: of submission): after which place, and how many."""
 
-    order: Order | None
+    order: OrderedJobs | None
     largest: bool
     after: Key | None
     limit: int
@@ -162,7 +162,9 @@ class JobLists:
             lists.append(sorted(how.order.of_array(*each, largest=how.largest) for each in arrays))
         return Listed(list(islice(in_order(lists, how.after, largest=how.largest), how.limit)), total)
 
-    def _found(self, sight: Sight, wanted: Wanted, reasons: Order | None, late: Order | None) -> list[str]:
+    def _found(
+        self, sight: Sight, wanted: Wanted, reasons: OrderedJobs | None, late: OrderedJobs | None
+    ) -> list[str]:
         """All that are wanted and shown, in no order."""
         few, tests = self._narrowed(sight, wanted, reasons, late)
         if not sight.everything:
@@ -174,7 +176,7 @@ class JobLists:
         return found
 
     def _keys(
-        self, found: Iterable[str], order: Order | None, *, collapse: bool, largest: bool
+        self, found: Iterable[str], order: OrderedJobs | None, *, collapse: bool, largest: bool
     ) -> Iterable[Key]:
         """Where they come; of the tasks of an array as one, the array."""
         key = order.key if order is not None else lambda name: ("", name)
@@ -188,7 +190,7 @@ class JobLists:
         return lines.values()
 
     def _narrowed(
-        self, sight: Sight, wanted: Wanted, reasons: Order | None, late: Order | None
+        self, sight: Sight, wanted: Wanted, reasons: OrderedJobs | None, late: OrderedJobs | None
     ) -> tuple[Iterable[str], list[Test]]:
         """Jobs among which are all that are wanted, and what is still to be asked of each."""
         sources = list(self._sources(wanted))

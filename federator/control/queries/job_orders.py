@@ -42,7 +42,7 @@ class _Place(NamedTuple):
     value: Value
 
 
-class Order:
+class OrderedJobs:
     """All jobs by one value."""
 
     def __init__(self, value: Callable[[Job], Value]) -> None:
@@ -169,12 +169,12 @@ class JobOrders:
         self._records = records
         self._told = told
         self._plan = plan
-        self._orders: dict[InOrder, Order] = {}
+        self._orders: dict[InOrder, OrderedJobs] = {}
         self._one_at_a_time = asyncio.Lock()
         self._values = self._all()
         records.subscribe(self._note)
 
-    async def of(self, name: InOrder) -> Order:
+    async def of(self, name: InOrder) -> OrderedJobs:
         """All jobs in that order. To be used at once: what changes later moves its jobs."""
         async with self._one_at_a_time:
             clock = asyncio.get_running_loop().time
@@ -182,7 +182,7 @@ class JobOrders:
             stamp = self._plan() if name in OF_THE_PLAN else None
             order = self._orders.get(name)
             if order is None or (order.stamp is not stamp and begun >= order.good_until):
-                order = self._orders[name] = Order(self._values[name])
+                order = self._orders[name] = OrderedJobs(self._values[name])
                 order.stamp = stamp
                 try:
                     await order.build(self._records.jobs)

@@ -15,7 +15,7 @@ from federator.control.record.archived_jobs import ArchivedJobs
 from federator.control.record.records import Records
 from federator.control.reports.history import History
 from federator.control.reports.inventory import Inventory
-from federator.model.archive import Where
+from federator.model.archive import ArchiveFilter
 from federator.model.capacity import Pool
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.sites import SiteStatus
@@ -82,7 +82,7 @@ class Recorded:
 
     async def _older(self, span: Span, before: str, limit: int, now: float) -> RecordedJobs:
         """What of it is in the archive, of ids before that."""
-        where = Where(before=before, until_at=span.until_at, ended_since_at=span.since_at)
+        where = ArchiveFilter(before=before, until_at=span.until_at, ended_since_at=span.since_at)
         jobs = (await self._archived.jobs(where, limit=limit))[::-1]
         found = [recorded for job in jobs if (recorded := self._job(job, span, now)) is not None]
         return RecordedJobs(

@@ -41,7 +41,7 @@ from federator.control.turns.observation import Observer
 from federator.control.turns.turn import Turn
 from federator.kernel.errors import NotFound
 from federator.kernel.ids import earliest
-from federator.model.archive import FilePart, Where
+from federator.model.archive import ArchiveFilter, FilePart
 from federator.model.capacity import LEASE_ENDED
 from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.model.identity import Caller
@@ -229,7 +229,7 @@ class Views:
         arrays = await archived.arrays(names) if collapse else {}
         lines = {name: msgspec.json.decode(line, type=JobRow) for name, (line, _) in arrays.items()}
         ids = tuple(name for name in names if name not in lines)
-        jobs = await archived.jobs(Where(ids=ids), limit=len(ids), parts=parts) if ids else []
+        jobs = await archived.jobs(ArchiveFilter(ids=ids), limit=len(ids), parts=parts) if ids else []
         return lines | {job.id: self.row(job) for job in jobs}
 
     def _line(self, name: str) -> JobRow:

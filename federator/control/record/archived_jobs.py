@@ -17,7 +17,15 @@ from federator.control.record.holders import Held, Holder, holders_of
 from federator.control.record.past import Summary
 from federator.control.record.records import Records
 from federator.control.record.rows import ClientKey
-from federator.model.archive import ArchiveFile, ArchivePage, Column, FilePart, StoredJob, UsageSum, Where
+from federator.model.archive import (
+    ArchiveFile,
+    ArchiveFilter,
+    ArchivePage,
+    Column,
+    FilePart,
+    StoredJob,
+    UsageSum,
+)
 from federator.model.jobs import Job
 from federator.ports import Archive
 
@@ -65,14 +73,14 @@ class ArchivedJobs:
         return FilePart(file.digest, self.below.get(file.id, file.first), tuple(self.void.get(file.id, ())))
 
     async def page(
-        self, parts: Sequence[FilePart], where: Where, page: ArchivePage
+        self, parts: Sequence[FilePart], where: ArchiveFilter, page: ArchivePage
     ) -> tuple[list[tuple[float | str, str]], int]:
         """A page of what is asked for, as places in the order, and how many there are in all."""
         return await self._ask(lambda archive: archive.page(parts, where, page), ([], 0))
 
     async def jobs(
         self,
-        where: Where,
+        where: ArchiveFilter,
         *,
         limit: int = MOST,
         events: bool = False,
@@ -95,7 +103,7 @@ class ArchivedJobs:
         ids = await self._ask(lambda archive: archive.runs(parts, each, most), nothing)
         found: list[Job] = []
         for start in range(0, len(ids), PORTION):
-            found += await self.jobs(Where(ids=tuple(ids[start : start + PORTION])), parts=parts)
+            found += await self.jobs(ArchiveFilter(ids=tuple(ids[start : start + PORTION])), parts=parts)
         return sorted(found, key=lambda job: job.finished_at or 0.0, reverse=True)
 
     async def arrays(self, names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -104,7 +112,7 @@ class ArchivedJobs:
         return await self._ask(lambda archive: archive.arrays(parts, names), {}) if names else {}
 
     async def usage(
-        self, parts: Sequence[FilePart], where: Where, by: Sequence[Column], most: int
+        self, parts: Sequence[FilePart], where: ArchiveFilter, by: Sequence[Column], most: int
     ) -> list[UsageSum]:
         """Jobs added up by some keys, at most so many groups."""
         nothing: list[UsageSum] = []

@@ -37,7 +37,7 @@ REPLAY_S = 60.0
 """Real seconds that a replay may take."""
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class DecisionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A decision as it is stored: what `pack` made of it, given the decision `base` (None: given nothing)."""
 
     problem: bytes = b""
@@ -152,7 +152,7 @@ class DecisionLog:
             stale=stale,
             checkpoint=before.checkpoint if before else plan.decision,
         )
-        record = Record(parts=data, base=before.decision if before else None)
+        record = DecisionRecord(parts=data, base=before.decision if before else None)
         puts = (
             Put(PREFIX + row.id, msgspec.msgpack.encode(record)),
             Put(INDEX + row.id, msgspec.json.encode(row)),
@@ -217,7 +217,7 @@ class DecisionLog:
         found = differences(problem, plan, again)
         return ReplayResult(not found, tuple(found))
 
-    async def _stored(self, name: str, asked: str) -> Record:
+    async def _stored(self, name: str, asked: str) -> DecisionRecord:
         item = await self._store.get(PREFIX + name)
         if item is None:
             raise NotFound(
@@ -225,7 +225,7 @@ class DecisionLog:
                 remedy="'federator decisions list' shows those that are kept",
             )
         try:
-            return msgspec.msgpack.decode(item.value, type=Record)
+            return msgspec.msgpack.decode(item.value, type=DecisionRecord)
         except msgspec.MsgspecError as error:
             raise Damaged(f"the recorded decision {name} cannot be read: {error}") from None
 
@@ -268,7 +268,7 @@ def _keys(names: list[str]) -> tuple[str, ...]:
     return tuple(prefix + name for name in names for prefix in (PREFIX, INDEX))
 
 
-def _read(run: Sequence[Record], parts: Parts) -> tuple[Problem, Plan, Parts]:
+def _read(run: Sequence[DecisionRecord], parts: Parts) -> tuple[Problem, Plan, Parts]:
     """The first of these records, of which each follows from the next one, and the last from `parts`. Raises `Damaged`."""
     if run and run[0].problem:
         return *_read_whole(run[0]), []
@@ -277,7 +277,7 @@ def _read(run: Sequence[Record], parts: Parts) -> tuple[Problem, Plan, Parts]:
     return *join(parts), parts
 
 
-def _read_whole(record: Record) -> tuple[Problem, Plan]:
+def _read_whole(record: DecisionRecord) -> tuple[Problem, Plan]:
     """A record of before there were parts. Raises `Damaged`."""
     try:
         problem = msgspec.json.decode(zlib.decompress(record.problem), type=Problem)

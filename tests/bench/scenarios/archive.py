@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from federator.archive import ParquetArchive
-from federator.model.archive import ArchivedJob, ArchivePage, FilePart, Where
+from federator.model.archive import ArchivedJob, ArchiveFilter, ArchivePage, FilePart
 from federator.store.blobs import FileBlobs
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
@@ -61,16 +61,16 @@ def main(folder: Path, jobs: int) -> dict[str, Any]:
         parts.append(FilePart(written.digest, last=_id(after - 1)))
         size += written.size_bytes
     wrote_s, writing_mb = time.perf_counter() - begun, _memory_mb()
-    late = Where(since_at=SINCE_S + APART_S * jobs * 0.99)
-    year = Where(ended_since_at=SINCE_S, ended_until_at=SINCE_S + APART_S * (jobs + 10_000))
+    late = ArchiveFilter(since_at=SINCE_S + APART_S * jobs * 0.99)
+    year = ArchiveFilter(ended_since_at=SINCE_S, ended_until_at=SINCE_S + APART_S * (jobs + 10_000))
     questions: dict[str, Callable[[], object]] = {
-        "list, the newest 100": lambda: archive.page(parts, Where(), ArchivePage()),
+        "list, the newest 100": lambda: archive.page(parts, ArchiveFilter(), ArchivePage()),
         "list --since, the last hundredth": lambda: archive.page(parts, late, ArchivePage()),
-        "list by what was spent": lambda: archive.page(parts, Where(), ArchivePage(order="spent")),
+        "list by what was spent": lambda: archive.page(parts, ArchiveFilter(), ArchivePage(order="spent")),
         "list of one person's failed jobs": lambda: archive.page(
-            parts, Where(owner="user-7", statuses=("FAILED",)), ArchivePage()
+            parts, ArchiveFilter(owner="user-7", statuses=("FAILED",)), ArchivePage()
         ),
-        "show, one job by id": lambda: archive.jobs(parts, Where(ids=(_id(jobs // 2),)), limit=1),
+        "show, one job by id": lambda: archive.jobs(parts, ArchiveFilter(ids=(_id(jobs // 2),)), limit=1),
         "usage by user and month": lambda: archive.usage(parts, year, ("user", "month"), 10_000),
     }
     asked_s = {name: _timed(question) for name, question in questions.items()}

@@ -15,7 +15,7 @@ from federator.control.queries.recorded_load import Span
 from federator.control.queries.usage_report import UsageSums, add_jobs
 from federator.control.record.rows import OutputPart, Outputs
 from federator.kernel.errors import Conflict, Damaged, Invalid, TooMany, Unavailable
-from federator.model.archive import Where
+from federator.model.archive import ArchiveFilter
 from federator.model.jobs import JobStatus
 from federator.ports import Transaction
 from federator.settings import LimitSettings
@@ -526,7 +526,7 @@ async def used(world: World) -> dict[tuple[str, ...], tuple[object, ...]]:
     """Jobs by person, model and day, of memory and of the archive."""
     sums, records = UsageSums(BY), world.core.records
     jobs = [(job, records.placements.get(job.placement or "")) for job in records.jobs.values()]
-    old = await world.core.views.search.usage(Where(), BY, lambda _share: True)
+    old = await world.core.views.search.usage(ArchiveFilter(), BY, lambda _share: True)
     await add_jobs(sums, jobs, 0.0, 1e12)
     for each in old:
         sums.archived(each, BY)

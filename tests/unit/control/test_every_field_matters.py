@@ -1,7 +1,7 @@
 """Every field of a job file that is accepted changes something: a table of fields, and what each one changes.
 
 A field that nobody acts on must be refused; a field that is accepted and changes nothing is a lie to its user. What only shows where the work
-runs (`run`, `command`, `workdir`, `setup`, `outputs`, `framework`, `success`) is shown by real processes in `tests/integration/agent`.
+runs (`run`, `command`, `workdir`, `setup`, `outputs`, `framework`, `success`, `groups`) is shown by real processes in `tests/integration/agent`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from tests.support.dispatch import ADA, World, make_world
 from tests.support.waiting import until
 from tests.unit.control.test_notifications import Post, told
 
-AT_SITES = {"run", "command", "workdir", "setup", "outputs", "framework", "success"}
+AT_SITES = {"run", "command", "workdir", "setup", "outputs", "framework", "success", "groups"}
 POLICIES = """
 apiVersion: federator/v1
 kind: Queue

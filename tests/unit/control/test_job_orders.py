@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from federator.control.queries import job_orders
-from federator.control.queries.job_orders import JobOrders, Order
+from federator.control.queries.job_orders import JobOrders, OrderedJobs
 from federator.control.record.job_index import cell_of
 from federator.control.record.records import Records
 from federator.kernel.clock import ManualClock
@@ -35,7 +35,7 @@ async def test_what_changes_while_an_order_is_made_has_its_place(
 ) -> None:
     monkeypatch.setattr(job_orders, "STEP", 1)
     jobs = {job.id: job for job in (a_job(n, 50 - n) for n in range(20))}
-    order = Order(lambda job: job.priority)
+    order = OrderedJobs(lambda job: job.priority)
     making = asyncio.create_task(order.build(jobs))
     steps = 0
     while not making.done():

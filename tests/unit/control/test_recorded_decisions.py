@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from federator.control.record import decisions
 from federator.control.record.decision_parts import Delta, join, pack, split, unpack
-from federator.control.record.decisions import DecisionLog, Record
+from federator.control.record.decisions import DecisionLog, DecisionRecord
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.model.plans import Plan
 from federator.model.snapshot import Lead, Outside, Problem
@@ -198,7 +198,7 @@ async def test_a_damaged_record_says_so() -> None:
     log = _log(world)
     await log.record(*_next(problem, plan, 1))
     await world.core.records.commit(
-        Transaction(puts=(Put("decision/dec-0001", msgspec.msgpack.encode(Record(parts=b"no"))),))
+        Transaction(puts=(Put("decision/dec-0001", msgspec.msgpack.encode(DecisionRecord(parts=b"no"))),))
     )
     with pytest.raises(Damaged, match="cannot be read"):
         await log.load("dec-0001")

@@ -12,7 +12,7 @@ from federator.model.capacity import Market
 from federator.simulation.clouds import OfferRisk
 from federator.simulation.running import simulate
 from federator.simulation.spot_events import SpotEvent, SpotHistory
-from federator.simulation.work import Progress, TraceJob
+from federator.simulation.work import TraceJob, WorkDone
 from tests.lab.comparison.cases import all_cases, chosen, jobs_of, runs_of, world_of
 from tests.lab.comparison.equal_misses import (
     Beside,
@@ -134,7 +134,7 @@ def test_who_has_no_wait_of_its_own_is_refused() -> None:
 
 
 def test_what_is_kept_for_all_places_is_gone_on_from_at_any() -> None:
-    progress = Progress({})
+    progress = WorkDone({})
     for name, saves_s in (("elsewhere", 600.0), ("here", None)):
         progress.know(name, TraceJob(name=name, submit_s=0.0, run_s=2 * HOUR_S, saves_s=saves_s))
         progress.save(name, "A100", "rented-1", HOUR_S)

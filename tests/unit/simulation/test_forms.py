@@ -8,7 +8,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.simulation.traces import read_trace
-from federator.simulation.work import RESUMING_S, Progress, TraceForm, request_of
+from federator.simulation.work import RESUMING_S, TraceForm, WorkDone, request_of
 from tests.lab.comparison import elasticflow
 from tests.lab.comparison.cases import Case, all_cases, jobs_of, runs_of, world_of
 from tests.unit.simulation.tiny import job
@@ -44,7 +44,7 @@ def test_users_submit_forms_and_a_checkpoint_where_they_may_change() -> None:
 
 
 def test_work_is_counted_in_what_was_asked_for_whatever_form_has_done_it() -> None:
-    progress = Progress({"H100": 2.0})
+    progress = WorkDone({"H100": 2.0})
     progress.know("j1", job("one", run_s=1200.0, forms=FORMS))
     assert progress.left_s("j1", "A100", "lab", resume=False) == 1200.0
     assert progress.left_s("j1", "A100", "lab", resume=False, form=2) == 200.0

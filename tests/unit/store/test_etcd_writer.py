@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from federator.kernel.errors import FederatorError, OutcomeUnknown, Permanent
 from federator.store import etcd_writer
-from federator.store.etcd_link import Answer
+from federator.store.etcd_link import EtcdReply
 from federator.store.etcd_writer import Writer
 
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -25,7 +25,7 @@ class Etcd:
         self.requests: list[list[rpc.TxnRequest]] = []
         self.refuses: Callable[[list[rpc.TxnRequest]], FederatorError | None] = lambda _parts: None
 
-    async def call(self, _pick: object, request: rpc.TxnRequest, *, writes: bool) -> Answer:
+    async def call(self, _pick: object, request: rpc.TxnRequest, *, writes: bool) -> EtcdReply:
         assert writes
         await asyncio.sleep(0)
         shared = [op.request_txn for op in request.success if op.HasField("request_txn")]
@@ -41,9 +41,9 @@ class Etcd:
         header = rpc.ResponseHeader(revision=self.revision)
         said = [rpc.TxnResponse(succeeded=holds) for holds in hold]
         if not shared:
-            return Answer(rpc.TxnResponse(header=header, succeeded=hold[0]), repeated=False)
+            return EtcdReply(rpc.TxnResponse(header=header, succeeded=hold[0]), repeated=False)
         responses = [rpc.ResponseOp(response_txn=each) for each in said]
-        return Answer(rpc.TxnResponse(header=header, succeeded=True, responses=responses), repeated=False)
+        return EtcdReply(rpc.TxnResponse(header=header, succeeded=True, responses=responses), repeated=False)
 
 
 def txn(*written: bytes, absent: tuple[bytes, ...] = ()) -> rpc.TxnRequest:
