@@ -64,7 +64,7 @@ class Nemesis:
     async def _break(
         self, what: str, name: str, wrong: Callable[[], object], right: Callable[[], object]
     ) -> None:
-        """Unless it is broken already."""
+        """Unless it is broken already. What is killed while its disk stands still is gone only once that is thawed, so nobody may wait for it here."""
         if what in self._busy:
             return
         self._busy.add(what)
@@ -106,12 +106,14 @@ class Nemesis:
             name,
             "dispatcher killed",
             lambda: self.world.signal(name, signal.SIGKILL),
-            lambda: self.world.start(name),
+            lambda: asyncio.to_thread(self.world.start, name),
         )
 
     async def _kill_agent(self) -> None:
         world = self.world
-        await self._break(SITE, "agent killed", lambda: world.processes.kill(SITE), world.start_site)
+        await self._break(
+            SITE, "agent killed", lambda: asyncio.to_thread(world.processes.kill, SITE), world.start_site
+        )
 
     async def _cut_dispatcher(self) -> None:
         name = await self._dispatcher()
@@ -155,7 +157,10 @@ class Nemesis:
     async def _kill_member(self) -> None:
         number, members = self._member(), self.world.members
         await self._break(
-            f"m{number}", "member killed", lambda: members.kill(number), lambda: members.start(number)
+            f"m{number}",
+            "member killed",
+            lambda: asyncio.to_thread(members.kill, number),
+            lambda: members.start(number),
         )
 
     async def _isolate_member(self) -> None:
