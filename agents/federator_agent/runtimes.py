@@ -58,7 +58,7 @@ def abilities(settings: AgentSettings) -> tuple[str, ...]:
     """What jobs may need and find here, by the words of `federator.wire.needs`."""
     images = (IMAGES,) if settings.kube is not None or settings.images is not None else ()
     data = (DATA,) if settings.kube is None or settings.kube.data is not None else ()
-    outputs = (OUTPUTS,) if settings.kube is None and settings.multikueue is None else ()
+    outputs = (OUTPUTS,) if settings.multikueue is None else ()
     return (*images, *data, *outputs, *sorted(secret(name) for name in settings.secrets))
 
 

@@ -129,10 +129,16 @@ class Carrier:
     ) -> None:
         """The same for a placement as a whole, with what it reads of the outputs of other jobs. Raises `StagingError`."""
         await self.bring(self.load_of(record, spec), folders, note)
+        await self.bring_outputs(record, spec, folders.inputs, note)
+
+    async def bring_outputs(
+        self, record: Record, spec: JobSpec, into: Path, note: Callable[[str], None]
+    ) -> None:
+        """What it reads of the outputs of other jobs, below `into`; nothing where it reads none. Raises `StagingError`."""
         if spec.inputs_from:
             assert self._outputs is not None, "the site has said that it brings them"
             with _told():
-                await self._outputs.bring(record.entry.placement, spec.inputs_from, folders.inputs, note)
+                await self._outputs.bring(record.entry.placement, spec.inputs_from, into, note)
 
     async def _bring_checkpoint(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Raises `StagingRefused` for whatever goes wrong: nothing is lost by it, and another site may have it, or the right to it."""

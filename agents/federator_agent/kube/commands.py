@@ -25,7 +25,8 @@ WRONG_POD, MAIN_OVER, UNBROUGHT = 97, 98, 99
 _CHECK = (
     f'[ "$FEDERATOR_POD_UID" = "$1" ] || exit {WRONG_POD}; cd /federator; job=job; [ -d job ] || job=gate; '
 )
-# Argument 2: bytes of the archive that comes in; 3: something, where data is brought besides.
+# Argument 2: bytes of the archive of its work directory that comes in; 3: something, where data is brought besides; 4: bytes of the archive of what it reads of
+# other jobs' outputs; 5: where its inputs are.
 STAGE = (
     _CHECK
     + f"""
@@ -38,20 +39,30 @@ unbrought() {{
 if [ ! -e gate/staged ]; then
   in=in.$$
   mkdir $in
-  if [ "$2" -gt 0 ]; then
-    echo want
+  unpacked() {
+    echo "want $1"
     head -c "$2" >$in/archive
-    [ "$(wc -c <$in/archive)" -eq "$2" ] || exit 1
-    mkdir $in/work
-    tar -x -z -o -f $in/archive -C $in/work || exit 1
+    [ "$(wc -c <$in/archive)" -eq "$2" ] && mkdir "$in/$1" && tar -x -z -o -f $in/archive -C "$in/$1"
+  }
+  if [ "$2" -gt 0 ]; then
+    unpacked work "$2" || exit 1
     chmod -R a+rwX $in/work
     [ -e gate/staged ] || { rm -rf work && mv $in/work work; } || exit 1
   fi
-  rm -rf $in
+  if [ "$4" -gt 0 ]; then
+    unpacked inputs "$4" || exit 1
+  fi
   while [ -n "$3" ] && [ ! -e gate/brought ]; do
     [ ! -e gate/unbrought ] || unbrought
     sleep 0.1
   done
+  if [ "$4" -gt 0 ]; then
+    mkdir -p "$5"
+    for each in $in/inputs/*; do
+      rm -rf "$5/${each##*/}" && mv "$each" "$5/" || exit 1
+    done
+  fi
+  rm -rf $in
   : >gate/staged
 fi
 echo staged

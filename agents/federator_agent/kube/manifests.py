@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
+from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import Record
 from federator_agent.environment import GANG_VARIABLE, Where, command_of, rank_environment
 from federator_agent.kube import kueue, security
@@ -34,6 +35,7 @@ OUTPUTS_NOTE = "federator/outputs"
 """The patterns that its job declares: the agent may have to fetch them before it knows the job again."""
 MAIN, SIDE = "main", "side"
 CHECKPOINTS = f"{FOLDER}/checkpoints"
+INPUTS = f"{FOLDER}/inputs"
 DATA_NOTE = "federator/data"
 """Where the checkpoints go that its side container takes away."""
 STAGING_ALLOWANCE_S = 6 * 3600.0
@@ -180,7 +182,7 @@ def _main(
         requests[place.resource] = limits[place.resource] = str(needs.gpus.count)
     alone = len(record.entry.ranks) == 1
     address = "127.0.0.1" if alone else f"{pod_name(record.entry.placement, 0)}.{record.entry.placement}"
-    where = Where(site, address, CHECKPOINTS, inputs_of(pod_name(record.entry.placement, rank)))
+    where = Where(site, address, CHECKPOINTS, inputs_dir(record, spec, rank))
     environment = rank_environment(replace(record, master_port=PORT), spec, rank, where)
     if settings.run_as is not None:
         environment = security.NAMED | environment
@@ -199,6 +201,11 @@ def _main(
         "securityContext": security.of_container(settings.run_as),
         "volumeMounts": mounts,
     }
+
+
+def inputs_dir(record: Record, spec: JobSpec, rank: int) -> str:
+    """Where a rank's job looks for its inputs: beside others' where data is brought, or else in its pod alone."""
+    return inputs_of(pod_name(record.entry.placement, rank)) if DATA in needs_of(spec) else INPUTS
 
 
 def _side(spec: JobSpec, settings: KubeSettings) -> dict[str, Any]:

@@ -5,15 +5,17 @@ All of it may be done again after a restart of the agent: names make a pod the s
 
 import asyncio
 import logging
+import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Permanent, Unavailable
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.wire.needs import DATA, needs_of
+from federator_agent import job_folders
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, dra, kueue, manifests
 from federator_agent.kube.api import Api
@@ -41,6 +43,18 @@ KILLED = 128
 log = logging.getLogger("federator_agent.kube")
 
 
+class Archives(NamedTuple):
+    """What is unpacked in each pod: the work directory, and what the job reads of the outputs of others."""
+
+    work: Path | None
+    inputs: Path | None
+
+    def sizes(self, *, carries: bool) -> tuple[str, str, str]:
+        """As `commands.STAGE` takes them. `carries`: data is brought besides."""
+        work, inputs = (str(each.stat().st_size) if each else "0" for each in self)
+        return work, "data" if carries else "", inputs
+
+
 class Preparation:
     """What happens before the gate."""
 
@@ -64,10 +78,10 @@ class Preparation:
         placement = record.entry.placement
         await self._pods.synced()
         try:
-            archive = await self._archive(spec)
+            archives = Archives(await self._archive(spec), await self._inputs(record, spec))
             await self._create(record, spec)
             await self._scheduled(record)
-            await self._staged(record, spec, archive, setting_up)
+            await self._staged(record, spec, archives, setting_up)
         except StagingRefused:
             await self.take_back(placement)
             raise
@@ -88,6 +102,17 @@ class Preparation:
                 await self._around.bulk.blob(spec.workdir, archive)
         except (Permanent, OSError) as error:
             raise StagingError(Cause.STAGING, f"the work directory cannot be fetched: {error}") from None
+        return archive
+
+    async def _inputs(self, record: Record, spec: JobSpec) -> Path | None:
+        """What it reads of the outputs of other jobs, as one archive for all its ranks."""
+        if not spec.inputs_from:
+            return None
+        folder = self._around.spool.placements / record.entry.placement / "inputs"
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        await self._around.carrier.bring_outputs(record, spec, folder, log.info)
+        archive = folder.with_suffix(".tar.gz")
+        await asyncio.to_thread(_packed, folder, archive)
         return archive
 
     async def _create(self, record: Record, spec: JobSpec) -> None:
@@ -203,7 +228,7 @@ class Preparation:
         return pod
 
     async def _staged(
-        self, record: Record, spec: JobSpec, archive: Path | None, setting_up: Callable[[], None]
+        self, record: Record, spec: JobSpec, archives: Archives, setting_up: Callable[[], None]
     ) -> None:
         left = set(record.entry.ranks)
 
@@ -212,8 +237,12 @@ class Preparation:
             if not left and spec.setup:
                 setting_up()
 
+        def words(rank: int) -> tuple[str, ...]:
+            sizes = archives.sizes(carries=DATA in needs_of(spec))
+            return *sizes, manifests.inputs_dir(record, spec, rank)
+
         tasks = [
-            asyncio.create_task(self._stage(record, rank, archive, staged, carries=DATA in needs_of(spec)))
+            asyncio.create_task(self._stage(record, rank, archives, staged, words(rank)))
             for rank in record.entry.ranks
         ]
         try:
@@ -224,7 +253,12 @@ class Preparation:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _stage(
-        self, record: Record, rank: int, archive: Path | None, staged: Callable[[int], None], *, carries: bool
+        self,
+        record: Record,
+        rank: int,
+        archives: Archives,
+        staged: Callable[[int], None],
+        words: Sequence[str],
     ) -> None:
         """One rank, up to its gate: looked after by watching its pod while a command in it waits."""
         pod = await self._side_runs(record, rank)
@@ -232,7 +266,7 @@ class Preparation:
         refusals = 0
         while True:
             pod = self.live(record, rank)
-            work = asyncio.create_task(self._run_stage(pod, rank, archive, staged, carries=carries))
+            work = asyncio.create_task(self._run_stage(pod, rank, archives, staged, words))
             watch = asyncio.create_task(self._main_fails(record, rank))
             try:
                 await asyncio.wait([work, watch], return_when=asyncio.FIRST_COMPLETED)
@@ -257,14 +291,13 @@ class Preparation:
             await self._pods.wait(record.entry.placement, AGAIN_S)
 
     async def _run_stage(
-        self, pod: Pod, rank: int, archive: Path | None, staged: Callable[[int], None], *, carries: bool
+        self, pod: Pod, rank: int, archives: Archives, staged: Callable[[int], None], words: Sequence[str]
     ) -> None:
-        size = archive.stat().st_size if archive else 0  # noqa: ASYNC240 - it is there
         path, uid = self._pods.path(pod), pod.metadata.uid
-        words = (str(size), "data" if carries else "")
+        wanted = {"want work": archives.work, "want inputs": archives.inputs}
         async with commands.run(self._api, path, commands.STAGE, uid, *words, stdin=True) as command:
             async for line in command.lines():
-                if line == "want" and archive is not None:
+                if (archive := wanted.get(line)) is not None:
                     await command.send_file(archive)
                 elif line == "staged":
                     staged(rank)
@@ -339,6 +372,16 @@ class Preparation:
                 await asyncio.sleep(AGAIN_S)
 
 
+def _packed(folder: Path, archive: Path) -> None:
+    """The folder as an archive, and then no longer as a folder. Raises `StagingRefused` when the agent has no room for it."""
+    try:
+        with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+            tar.add(folder, arcname=".")
+    except OSError as error:
+        raise StagingRefused(f"what it reads of other jobs cannot be packed: {error}") from None
+    job_folders.remove(folder)
+
+
 def _judge(error: commands.CommandFailed, rank: int) -> None:
     """Raise what a failed command in a rank's pod means; return when only the pod can tell."""
     if error.exit_code == commands.WRONG_POD:
@@ -346,7 +389,9 @@ def _judge(error: commands.CommandFailed, rank: int) -> None:
     if error.exit_code == commands.UNBROUGHT:
         raise _unbrought(error.said) from None
     if error.exit_code != commands.MAIN_OVER and error.exit_code < KILLED:
-        message = f"rank {rank}: the work directory could not be unpacked: {error}"
+        message = (
+            f"rank {rank}: the work directory, or what it reads of other jobs, could not be unpacked: {error}"
+        )
         raise StagingError(Cause.STAGING, message) from None
 
 

@@ -150,8 +150,8 @@ def _ability_missing(why: r.AbilityMissing, _now: float) -> Words:
             f"an operator of {why.site} adds data to its site file",
         ),
         OUTPUTS: (
-            "the job reads the outputs of another, which only agents of plain hosts and of Slurm bring, from this version on",
-            f"upgrade the agents of {why.site}, or hand the data on through a store that both jobs reach",
+            "the job reads the outputs of another, which its agent does not bring",
+            f"upgrade the agents of {why.site}, or hand the data on through a store that both jobs reach; sites of MultiKueue bring none",
         ),
         TOGETHER: ("its agent is too old for a job that says how its nodes lie", WITHOUT_TOGETHER),
         LAUNCHERS: (

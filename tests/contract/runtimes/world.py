@@ -13,6 +13,7 @@ from federator.kernel.errors import NotFound
 from federator.kernel.ids import IdSource
 from federator.model.jobs import JobSpec, Resources
 from federator.model.placements import DesiredEntry, Order
+from federator.wire.link import OutputArchive
 from federator_agent.bulk import Bulk
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
@@ -47,6 +48,8 @@ class GivenBulk:
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
+        self.found: tuple[tuple[OutputArchive, ...], ...] = ()
+        """What each placement reads of the outputs of other jobs."""
 
     def keep(self, files: Mapping[str, bytes]) -> str:
         """Pack a work directory; its hash."""
@@ -64,6 +67,14 @@ class GivenBulk:
         if blob_hash not in self.blobs:
             raise NotFound(f"there is no blob {blob_hash}")
         into.write_bytes(self.blobs[blob_hash])
+
+    async def inputs(self, placement: str) -> tuple[tuple[OutputArchive, ...], ...]:
+        del placement
+        return self.found
+
+    async def input(self, placement: str, job: str, digest: str, into: Path) -> None:
+        del placement, job
+        await self.blob(digest, into)
 
 
 class RuntimeWorld:
@@ -94,7 +105,7 @@ class RuntimeWorld:
             CLOCK,
             self._spool,
             cast("Bulk", self.bulk),
-            Carrier(self._spool.directory, CLOCK, None, self.allowed, networks=self.networks),
+            Carrier(self._spool.directory, CLOCK, None, self.allowed, networks=self.networks, bulk=self.bulk),
             self._tasks,
             self.told.append,
             gang_key=self._spool.gang_key(),

@@ -25,6 +25,8 @@ from federator.wire.link import (
     Hello,
     JoinAnswer,
     JoinRequest,
+    OutputArchive,
+    PlacementInputs,
     Proof,
     Refusal,
     Report,
@@ -49,6 +51,8 @@ class FakeDispatcher:
         self.keys: dict[str, str] = {}
         self.specs: dict[str, bytes] = {}
         self.blobs: dict[str, bytes] = {}
+        self.outputs_of_others: tuple[tuple[OutputArchive, ...], ...] = ()
+        """What every placement reads; their archives are among the blobs."""
         self.logs: dict[tuple[str, int], bytearray] = {}
         self.outputs: dict[str, bytes] = {}
         self.statuses: dict[str, list[PlacementReport]] = {}
@@ -88,6 +92,8 @@ class FakeDispatcher:
         app.router.add_get(PATH, self._link)
         app.router.add_get("/agent/v1/specs/{hash}", self._spec)
         app.router.add_get("/agent/v1/blobs/{hash}", self._blob)
+        app.router.add_get("/agent/v1/inputs/{placement}", self._inputs)
+        app.router.add_get("/agent/v1/inputs/{placement}/{job}/{hash}", self._blob)
         app.router.add_put("/agent/v1/logs/{placement}/{rank}", self._log)
         app.router.add_put("/agent/v1/outputs/{placement}", self._outputs)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -272,6 +278,11 @@ class FakeDispatcher:
         if not self._allowed(request) or data is None:
             return web.json_response({"detail": "no such blob"}, status=404)
         return web.Response(body=data)
+
+    async def _inputs(self, request: web.Request) -> web.Response:
+        if not self._allowed(request):
+            return web.json_response({"detail": "an old ticket"}, status=401)
+        return web.Response(body=msgspec.json.encode(PlacementInputs(self.outputs_of_others)))
 
     async def _log(self, request: web.Request) -> web.Response:
         if not self._allowed(request):

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from federator.model.jobs import Checkpoint, Input
+from federator.model.jobs import Checkpoint, Input, InputFrom
 from federator.model.placements import Cause
+from federator.wire.link import OutputArchive
 from federator_agent.kube.checkpoint_push import UNKNOWN
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.kube.security import NOBODY
@@ -73,7 +74,7 @@ async def test_a_gang_goes_on_elsewhere_though_its_agent_died_meanwhile(
 async def test_a_node_keeps_what_was_brought_for_the_next_job(
     world: RuntimeWorld, testbed: Bed, tmp_path: Path
 ) -> None:
-    """From a web server that is itself a pod: nothing else can be reached from there."""
+    """From a web server that is itself a pod: nothing else can be reached from there. What it reads of another job is beside it, and no later pod's."""
     world.networks = (PODS_NETWORK,)
     await world.restart()
     pages = tmp_path / "pages"
@@ -84,14 +85,20 @@ async def test_a_node_keeps_what_was_brought_for_the_next_job(
     pod = testbed.admin.find(f"{PODS}/{server.entry.placement}-0")
     assert pod is not None
     uri = f"http://{pod['status']['podIP']}:8080/word"
-    spec = world.spec('cat "$FEDERATOR_INPUTS_DIR/word"', inputs=(Input(uri),))
+    made = world.bulk.keep({"weights": b"learned "})
+    world.bulk.found = ((OutputArchive("job-1", "train", made, len(world.bulk.blobs[made])),),)
+    spec = world.spec(
+        'cd "$FEDERATOR_INPUTS_DIR" && cat model/weights word',
+        inputs=(Input(uri),),
+        inputs_from=(InputFrom("job-1", "model"),),
+    )
     said = []
     for _ in range(2):
         record = await world.run(spec)
         (end,) = await world.over(record)
         assert end.exit_code == 0
         said.append(world.log(record))
-    assert all(log.endswith("word") for log in said)
+    assert all(log.endswith("learned word") for log in said)
     assert "0.004 kB brought" in said[0]
     assert "are here already" in said[1]
 

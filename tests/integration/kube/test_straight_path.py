@@ -3,10 +3,11 @@
 import io
 import tarfile
 
-from federator.model.jobs import Accelerators, Resources
+from federator.model.jobs import Accelerators, InputFrom, Resources
 from federator.model.placements import Cause, PlacementStatus
 from federator.model.sites import LocalWork
 from federator.wire.jobfile import read_job
+from federator.wire.link import OutputArchive
 from tests.integration.agent.conftest import entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.integration.kube.conftest import PODS, POOL, KubeAgent
@@ -101,6 +102,37 @@ async def test_groups_in_the_pods_of_one_gang_are_told_to_leave(
         sorted(line for line in dispatcher.log("p1", r).splitlines() if "leaves" in line) for r in range(2)
     ]
     assert logs == [["head leaves", "workers leaves"], ["workers leaves"]]
+
+
+async def test_outputs_of_other_jobs_are_among_the_inputs(
+    dispatcher: FakeDispatcher, agent: KubeAgent
+) -> None:
+    """In each rank's pod, beside its work directory."""
+    made = archive({"model/weights": b"learned\n", "notes": b"not asked for\n"})
+    name = dispatcher.blob(made)
+    dispatcher.outputs_of_others = ((OutputArchive("job-1", "train", name, len(made)),),)
+    spec = dispatcher.spec(
+        run='ls "$FEDERATOR_INPUTS_DIR"; cat "$FEDERATOR_INPUTS_DIR/model/weights" given',
+        nodes=2,
+        resources=SMALL,
+        workdir=dispatcher.blob(archive({"given": b"with it\n"})),
+        inputs_from=(InputFrom("job-1", "model", "model"),),
+    )
+    await dispatcher.want(entry("p1", spec, nodes=2, pool=POOL))
+    end = await dispatcher.ended("p1")
+    logs = [dispatcher.log("p1", rank) for rank in range(2)]
+    assert end.status is PlacementStatus.SUCCEEDED, (end, logs)
+    assert logs == ["model\nlearned\nwith it\n"] * 2
+
+
+async def test_an_output_that_is_not_there_is_named(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
+    made = archive({"model/weights": b"learned\n"})
+    dispatcher.outputs_of_others = ((OutputArchive("job-1", "train", dispatcher.blob(made), len(made)),),)
+    spec = dispatcher.spec(run="true", resources=SMALL, inputs_from=(InputFrom("job-1", "data", "modle"),))
+    await dispatcher.want(entry("p1", spec, pool=POOL))
+    end = await dispatcher.ended("p1")
+    assert (end.status, end.cause) == (PlacementStatus.FAILED, Cause.STAGING)
+    assert "train (job-1) has collected no modle" in end.detail
 
 
 async def test_memory_that_is_not_there_is_the_cause(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:

@@ -11,7 +11,7 @@ from federator.kernel.errors import Forbidden, Invalid
 from federator.model.placements import Cause
 from federator_agent.kube.manifests import pod_name
 from federator_agent.kube.objects import Pod
-from federator_agent.kube.preparation import MOST_REFUSALS, Preparation
+from federator_agent.kube.preparation import MOST_REFUSALS, Archives, Preparation
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 
 MANIFESTS = [{"name": "p-0"}, {"name": "p-1"}]
@@ -134,7 +134,7 @@ async def test_an_api_server_that_has_just_started_is_asked_again(refusals: int,
     preparing = Refusing(around, around, around, around, around, around, around)
     preparing.refusals = refusals
     record: Any = SimpleNamespace(entry=SimpleNamespace(placement="p"))
-    work = preparing._stage(record, 0, None, lambda _: None, carries=False)
+    work = preparing._stage(record, 0, Archives(None, None), lambda _: None, ())
     if brought:
         await work
     else:
