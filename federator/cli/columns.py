@@ -403,6 +403,7 @@ def offer_columns(now: float) -> tuple[Column[OfferRow], ...]:
         Column("GPUS", lambda row: f"{row.gpus} {row.model}"),
         Column("MARKET", lambda row: row.market),
         Column("USD/H", lambda row: f"{row.price_usd_h:.2f}", right=True),
+        Column("TAKEN BACK", _taken_back, wide=True),
         Column("PRICE FROM", lambda row: row.price_source or "settings", wide=True),
         Column("BOOTS IN", lambda row: duration(row.delay_s), right=True, least=90),
         Column("AVAILABLE", lambda row: str(row.available), right=True),
@@ -412,6 +413,13 @@ def offer_columns(now: float) -> tuple[Column[OfferRow], ...]:
             lambda row: "" if (row.avoid_until_at or 0) <= now else f"until {when(row.avoid_until_at, now)}",
         ),
     )
+
+
+def _taken_back(row: OfferRow) -> str:
+    """How often, and what that is known by."""
+    if not row.interruptions_h:
+        return ""
+    return f"{row.interruptions_h:g}/h ({row.interruptions} in {row.watched_h:.0f} h)"
 
 
 def decision_columns(now: float) -> tuple[Column[DecisionRow], ...]:

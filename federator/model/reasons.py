@@ -91,6 +91,10 @@ class Rents(RejectionKind, frozen=True, kw_only=True, tag="rents"):
     in_time: float | None = None
     """The chance that it meets its deadline, where its finish is planned after that."""
     fallback_finish_at: float | None = None
+    interruptions_h: float = 0.0
+    """How often an hour such a machine is taken back,"""
+    rework: float = 1.0
+    """and how much longer its run is planned for that."""
     form: FormTaken | None = None
     brought: Brought | None = None
     not_place: str = ""

@@ -284,6 +284,8 @@ class PoolView(msgspec.Struct, frozen=True, kw_only=True):
     """Its shared GPUs are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
     longest_s: float | None = None
     """What runs there is ended after this by the site's own scheduler. None: it is not."""
+    interruptions_h: float = 0.0
+    """For a lease: how often an hour such a machine is taken back, by what has been seen; 0: never."""
 
     @property
     def billed_usd_gpu_h(self) -> float:
@@ -307,6 +309,8 @@ class OfferView(msgspec.Struct, frozen=True, kw_only=True):
     avoid_because: str = ""
     slack_s: float = 0.0
     """Rent that the worst case holds for what is late: boot, staging, results on their way home, our own looking."""
+    interruptions_h: float = 0.0
+    """How often an hour one machine of it is taken back, by what has been seen; 0: never."""
 
     @property
     def key(self) -> str:

@@ -545,7 +545,10 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `federator offers`. `stock`: what it draws on with other offers, and how much of that is taken. `price_source`: where the price is from, and of when; empty: from the settings."""
+    """A line of `federator offers`. `stock`: what it draws on with other offers, and how much of that is taken. `price_source`: where the price is from, and of when; empty: from the settings.
+
+    `interruptions_h`: how often an hour one spot machine of it is expected to be taken back, by the `interruptions` in the `watched_h` machine-hours of leases on record and a published rate.
+    """
 
     provider: str
     name: str
@@ -559,6 +562,9 @@ class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
     stock: str = ""
     avoid_until_at: float | None = None
     price_source: str = ""
+    interruptions_h: float = 0.0
+    interruptions: int = 0
+    watched_h: float = 0.0
 
 
 class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):

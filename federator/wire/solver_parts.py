@@ -18,6 +18,8 @@ Used = Annotated[float, Meta(ge=0, le=1e15)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 Moment = Annotated[float, Meta(ge=0, le=2.5e11)]
 """Until the year 9892: what is said of it is a date."""
+Rate = Annotated[float, Meta(ge=0, le=1e6)]
+"""Per hour."""
 Ratio = Annotated[float, Meta(ge=1e-6, le=1e6)]
 Name = Annotated[str, Meta(min_length=1)]
 

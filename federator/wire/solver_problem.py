@@ -26,6 +26,7 @@ from federator.wire.solver_parts import (
     ProblemSpend,
     ProblemStock,
     Ranks,
+    Rate,
     Ratio,
     RefusedSite,
     Seconds,
@@ -288,6 +289,8 @@ class ProblemPool(_Part, frozen=True, kw_only=True):
     """For a lease: until when its rent is committed in the worst case, `tail_s` taken off."""
     tail_s: Seconds = 0.0
     """For a lease: for how long it may be paid beyond the end of its last work."""
+    interruptions_h: Rate = 0.0
+    """For a lease: how often an hour such a machine is taken back; 0: never."""
 
 
 class ProblemOffer(_Part, frozen=True, kw_only=True):
@@ -341,6 +344,8 @@ class ProblemOffer(_Part, frozen=True, kw_only=True):
     """Why."""
     slack_s: Seconds = 0.0
     """Rent that the worst case holds for what may be late."""
+    interruptions_h: Rate = 0.0
+    """How often an hour one machine of it is taken back; 0: never."""
 
 
 class ProblemSnapshot(_Part, frozen=True, kw_only=True):

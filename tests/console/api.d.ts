@@ -1180,6 +1180,9 @@ declare namespace Api {
     stock: string;
     avoid_until_at: number | null;
     price_source: string;
+    interruptions_h: number;
+    interruptions: number;
+    watched_h: number;
   }
   interface OfferView {
     offer: Offer;
@@ -1188,6 +1191,7 @@ declare namespace Api {
     avoid_until_at: number | null;
     avoid_because: string;
     slack_s: number;
+    interruptions_h: number;
   }
   interface Offers {
     type: "ability";
@@ -1489,6 +1493,7 @@ declare namespace Api {
     shared: boolean;
     cut_milli: number;
     longest_s: number | null;
+    interruptions_h: number;
   }
   interface Preempt {
     type: "preempt";
@@ -1804,6 +1809,8 @@ declare namespace Api {
     value_usd?: number;
     in_time?: number | null;
     fallback_finish_at?: number | null;
+    interruptions_h?: number;
+    rework?: number;
     form?: FormTaken | null;
     brought?: Brought | null;
     not_place?: string;

@@ -22,6 +22,8 @@ from federator_policies.documents import KINDS
 
 FOLDER = Path(__file__).parent
 NOW = 1_795_000_000.0
+SPOT_INTERRUPTIONS_H = 0.188
+"""Of spot machines, unless a story says otherwise: an hour of work is planned to take 66 minutes."""
 HOST_CPUS_MILLI, HOST_MEMORY_MIB = 64_000, 524_288
 
 
@@ -141,7 +143,7 @@ def _pool(told: dict[str, Any]) -> PoolView:
         labels=told.get("labels", {}),
         provider="acme" if lease else None,
         market=Market(told.get("market", "on-demand" if lease else "owned")),
-        price_usd_gpu_h=told.get("price", 0.0),
+        **_rent(told),
         model=told.get("model", "A100") if gpus else "",
         gpu_memory_mib=81_920 if gpus else 0,
         nodes=nodes,
@@ -184,6 +186,15 @@ def _busy(told: dict[str, Any], placement: str, *, shared: bool) -> BusyView:
     )
 
 
+def _rent(told: dict[str, Any]) -> dict[str, Any]:
+    return {"price_usd_gpu_h": told.get("price", 0.0), "interruptions_h": _interruptions_h(told)}
+
+
+def _interruptions_h(told: dict[str, Any]) -> float:
+    spot = told.get("market") == Market.SPOT
+    return float(told.get("interruptions_h", SPOT_INTERRUPTIONS_H if spot else 0.0))
+
+
 def _offer(told: dict[str, Any]) -> OfferView:
     offer = Offer(
         name=told["name"],
@@ -201,4 +212,7 @@ def _offer(told: dict[str, Any]) -> OfferView:
         available=told.get("available", 8),
     )
     avoid = _s(told.get("avoid"))
-    return OfferView(offer=offer, site="acme-eu", avoid_until_at=None if avoid is None else NOW + avoid)
+    until_at = None if avoid is None else NOW + avoid
+    return OfferView(
+        offer=offer, site="acme-eu", avoid_until_at=until_at, interruptions_h=_interruptions_h(told)
+    )

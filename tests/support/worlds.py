@@ -37,6 +37,10 @@ NOW = 1_700_000_000.0
 HOUR = 3600.0
 
 
+SPOT_INTERRUPTIONS_H = 0.188
+"""Of spot machines, unless a test says otherwise: an hour of work is planned to take 66 minutes."""
+
+
 def a_job(name: str = "job-a", **fields: Any) -> JobView:
     """A job of one GPU that runs for an hour, is killed after two, and has waited for ten minutes."""
     given: dict[str, Any] = {
@@ -67,7 +71,9 @@ def a_lease(lease: str = "lease-1", **fields: Any) -> PoolView:
         "kind": "cloud", "member": f"{lease}-0", "nodes": 1, "market": Market.ON_DEMAND, "provider": "acme", "lease": lease,
         "price_usd_gpu_h": 2.5,
     }  # fmt: skip
-    return a_pool("acme-eu", **(given | fields))
+    given |= fields
+    given.setdefault("interruptions_h", SPOT_INTERRUPTIONS_H if given["market"] is Market.SPOT else 0.0)
+    return a_pool("acme-eu", **given)
 
 
 def an_offer(
@@ -76,6 +82,7 @@ def an_offer(
     site: str = "acme-eu",
     avoid_until_at: float | None = None,
     slack_s: float = 0.0,
+    interruptions_h: float | None = None,
     **fields: Any,
 ) -> OfferView:
     """A host of four A100 for 10 USD an hour, nine minutes to boot and one to end; three of them to be had."""
@@ -84,8 +91,15 @@ def an_offer(
         "gpu_memory_mib": 81920, "gpus": 4, "cpus_milli": 64_000, "memory_mib": 262_144, "price_usd_h": 10.0, "delay_s": 540.0,
         "teardown_s": 60.0, "minimum_billing_s": 60.0, "available": 3,
     }  # fmt: skip
+    offer = Offer(name=name, **(given | fields))
+    if interruptions_h is None:
+        interruptions_h = SPOT_INTERRUPTIONS_H if offer.market is Market.SPOT else 0.0
     return OfferView(
-        offer=Offer(name=name, **(given | fields)), site=site, avoid_until_at=avoid_until_at, slack_s=slack_s
+        offer=offer,
+        site=site,
+        avoid_until_at=avoid_until_at,
+        slack_s=slack_s,
+        interruptions_h=interruptions_h,
     )
 
 

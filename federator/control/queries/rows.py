@@ -12,7 +12,7 @@ from federator.control.administration.authority import Authority, Right
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
 from federator.kernel.versions import compared
-from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Offer, Pool, Shape
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Market, Offer, Pool, Shape
 from federator.model.identity import Caller
 from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
@@ -31,6 +31,7 @@ from federator.model.snapshot import PoolView, SpendView
 from federator.model.whose import EVERYBODY, in_words
 from federator.planning.explanations.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
+from federator.planning.places.interruption_rate import Watched
 from federator.planning.rules.periods import period_end, period_start
 from federator.planning.wording.told import because_of
 from federator.wire.http import (
@@ -166,8 +167,8 @@ _EMPTY = {SiteKind.CLOUD: "nothing of it is rented now"}
 _SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
 
 
-def offer_row(offer: Offer, site: str, inventory: Inventory) -> OfferRow:
-    """What could be rented for that site, and what of the stock that it draws on is taken."""
+def offer_row(offer: Offer, site: str, inventory: Inventory, watched: Watched) -> OfferRow:
+    """What could be rented for that site, what of the stock that it draws on is taken, and how often its machines were."""
     stock = offer.stock
     return OfferRow(
         provider=offer.provider,
@@ -182,6 +183,9 @@ def offer_row(offer: Offer, site: str, inventory: Inventory) -> OfferRow:
         stock=f"{stock.name}: {stock.used} of {stock.limit} {stock.unit} taken" if stock else "",
         avoid_until_at=inventory.avoided(offer.provider, offer)[0],
         price_source=offer.price_source,
+        interruptions_h=watched.rate_h if offer.market is Market.SPOT else 0.0,
+        interruptions=watched.interruptions,
+        watched_h=watched.machine_h,
     )
 
 

@@ -362,8 +362,10 @@ class Views:
 
     def offers(self) -> list[OfferRow]:
         """What could be rented, cheapest first."""
+        seen = self._observer.interruptions
+        seen.count(self._event_writer.clock.now())
         rows = [
-            offer_row(offer, self._providers[provider].site, self._inventory)
+            offer_row(offer, self._providers[provider].site, self._inventory, seen.of(offer))
             for provider, offers in self._inventory.offers.items()
             for offer in offers
         ]

@@ -5,5 +5,5 @@
 - `gangs`: what several members say of one placement, folded into one. `refusals`: where a job came to nothing before it began.
 - `fencing`: when time alone proves that work is over.
 - `measurements`: what running work really uses. `gpu_use`: how busy each GPU is, and over time.
-- `history`: how long jobs have run.
+- `history`: how long jobs have run. `interruption_counts`: how often spot machines were taken back.
 """

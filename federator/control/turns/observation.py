@@ -19,6 +19,7 @@ from federator.control.accounts.usage import Usage
 from federator.control.leases.stocks import unlisted_used
 from federator.control.record.records import Records
 from federator.control.reports.history import History
+from federator.control.reports.interruption_counts import InterruptionCounts
 from federator.control.reports.inventory import Inventory
 from federator.control.turns.job_views import JobViews
 from federator.control.turns.occupancy import OVERDUE_S, Holding, Occupancy
@@ -60,6 +61,7 @@ class _MadeOf(NamedTuple):
     session: str
     because: str
     held: tuple[Holding, ...]
+    interruptions_h: float
 
 
 class _MemberKept(NamedTuple):
@@ -88,6 +90,7 @@ class Observer:
         """`reconnect_s`: how long a site may be away, after a start of ours too, before home counts as what is left. `slack_s`: see `LeaseSettings`."""
         self._records, self._inventory, self._history = records, inventory, history
         self.measurements = inventory.measurements
+        self.interruptions = InterruptionCounts(records)
         self._clock = clock
         self._providers = providers
         self._reconnect_s = reconnect_s
@@ -141,6 +144,7 @@ class Observer:
 
     def offers(self) -> list[OfferView]:
         """All that could be rented, as a decision would see it now."""
+        self.interruptions.count(self._clock.now())
         return list(self._offers())
 
     def _away(self) -> Iterator[str]:
@@ -161,6 +165,7 @@ class Observer:
         self._inventory.refresh()
 
     def _pools(self, now: float) -> Iterator[PoolView]:
+        self.interruptions.count(now)
         by_member = self._holdings.by_member()
         if len(self._kept) > 2 * len(self._records.members):
             self._kept.clear()
@@ -182,7 +187,8 @@ class Observer:
         if heard is None or heard.report is None:
             yield from self._unheard_pools(site, member, lease, held, now)
             return
-        made_of = _MadeOf(member, site, lease, heard.report, heard.counted, heard.session, because, held)
+        seen = heard.report, heard.counted, heard.session
+        made_of = _MadeOf(member, site, lease, *seen, because, held, self._interruptions_h(lease))
         kept = self._kept.get(member.id)
         if kept is None or not all(map(is_, kept.made_of, made_of)):
             views = [self._pool(pool, made_of, now) for pool in heard.report.pools]
@@ -226,7 +232,7 @@ class Observer:
             shared=bool(pool.shared),
             cut_milli=pool.cut_milli or 0,
             longest_s=pool.longest_s or None,
-            **_lease_fields(of.lease, self.slack_s),
+            **_lease_fields(of.lease, self.slack_s, of.interruptions_h),
         )
         return _as_held(_PoolKept(pool, here, -math.inf, view), report, now)
 
@@ -259,8 +265,11 @@ class Observer:
                 busy=tuple(_busy(here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
                 closed_because=self._closed_because(site, member, lease),
-                **_lease_fields(lease, self.slack_s),
+                **_lease_fields(lease, self.slack_s, self._interruptions_h(lease)),
             )
+
+    def _interruptions_h(self, lease: Lease | None) -> float:
+        return 0.0 if lease is None else self.interruptions.rate_h(lease.offer)
 
     def _closed_because(self, site: Site, member: Member, lease: Lease | None) -> str:
         if site.draining:
@@ -295,7 +304,7 @@ class Observer:
             busy=tuple(_busy(held, NOTHING_HEARD, pool, now)),
             abilities=RENTED,
             ready_at=expected_ready_at(lease, now),
-            **_lease_fields(lease, self.slack_s),
+            **_lease_fields(lease, self.slack_s, self._interruptions_h(lease)),
         )
 
     def _offers(self, *, in_parts: bool = False) -> Iterator[OfferView]:
@@ -314,6 +323,7 @@ class Observer:
                     avoid_until_at=until_at,
                     avoid_because=because,
                     slack_s=self.slack_s,
+                    interruptions_h=self.interruptions.rate_h(offer),
                 )
 
 
@@ -350,7 +360,7 @@ def _price(site: Site, lease: Lease | None, report: SiteReport, model: str) -> d
     return {"price_usd_gpu_h": declared}
 
 
-def _lease_fields(lease: Lease | None, slack_s: float) -> dict[str, Any]:
+def _lease_fields(lease: Lease | None, slack_s: float, interruptions_h: float) -> dict[str, Any]:
     """What planning needs to know of the lease behind a pool."""
     if lease is None:
         return {}
@@ -361,6 +371,7 @@ def _lease_fields(lease: Lease | None, slack_s: float) -> dict[str, Any]:
         "rented_queue": lease.queue,
         "paid_until_at": paid_until_at(lease) - tail_s if lease.offer.price_usd_h > 0 else None,
         "tail_s": tail_s,
+        "interruptions_h": interruptions_h,
     }
 
 

@@ -16,13 +16,11 @@ from federator.model.jobs import in_gpus
 from federator.model.rules import PoolSelector, selects
 from federator.model.snapshot import JobView, OfferView, PoolView
 from federator.planning.places.data import NOTHING, DataBook, Transfer
+from federator.planning.places.interruption_rate import rework
 from federator.planning.places.staleness import mean_doubt
 
 CPU_ONLY_SIZE = 0.1
 """A node without GPUs counts as this much of a GPU wherever money is per GPU-hour: small, so that it never starves GPU work."""
-SPOT_REWORK = 1.1
-"""Run time on spot capacity, over the run time elsewhere: the work that interruptions are expected to repeat."""
-
 LEAST_RUN_S = 1.0
 """No run is planned to be shorter: what takes no time would be room for another job at the same moment."""
 
@@ -60,6 +58,8 @@ class Candidate:
     """They are cut into parts of so many thousandths, and a job gets whole ones of these. 0: any part."""
     longest_s: float | None = None
     """What runs there is ended after this by the site's own scheduler. None: it is not."""
+    interruptions_h: float = 0.0
+    """How often an hour one of its machines is taken back; 0: never."""
 
     @property
     def shown(self) -> str:
@@ -129,11 +129,21 @@ class Candidate:
         return NOTHING if self.data is None else self.data.transfer(job, self.site, self.region)
 
     def run_s(self, job: JobView) -> float:
-        """How long the job is planned to keep its hosts here: until its inputs are here, and then its quantile over its speed on this model; more on spot, for work repeated."""
-        speed = job.speed.get(self.model, 1.0) if self.model else 1.0
-        slower = SPOT_REWORK if self.market is Market.SPOT else 1.0
-        run_s = max(LEAST_RUN_S, job.run_s / max(speed, 1e-6) * slower)
+        """How long the job is planned to keep its hosts here: until its inputs are here, and then its quantile over its speed on this model; longer where machines are taken back, by the work that is repeated."""
+        run_s = self._undisturbed_s(job)
+        if self.interruptions_h:
+            run_s *= self.rework(job)
+        run_s = max(LEAST_RUN_S, run_s)
         return self.transfer(job).seconds + run_s if job.inputs else run_s
+
+    def rework(self, job: JobView) -> float:
+        """How much longer the job runs here than where nothing is taken back. A gang begins anew with any of its machines."""
+        alone_s = self._undisturbed_s(job)
+        between_s = alone_s if job.repeats_s is None else min(alone_s, job.repeats_s)
+        return rework(self.interruptions_h * machines(job, self) * between_s / 3600.0)
+
+    def _undisturbed_s(self, job: JobView) -> float:
+        return job.run_s / max(job.speed.get(self.model, 1.0) if self.model else 1.0, 1e-6)
 
 
 def ranks_on_one(job: JobView, at: Candidate) -> int:
@@ -236,6 +246,7 @@ def _place(key: str, views: Sequence[PoolView], data: DataBook | None) -> Candid
         shared=view.shared,
         cut_milli=view.cut_milli,
         longest_s=view.longest_s,
+        interruptions_h=view.interruptions_h,
     )
 
 
@@ -261,4 +272,5 @@ def of_offer(view: OfferView, data: DataBook | None = None) -> Candidate:
         source=view,
         data=data,
         shared=bool(offer.shared),
+        interruptions_h=view.interruptions_h,
     )

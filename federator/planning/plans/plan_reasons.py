@@ -99,6 +99,8 @@ class Reasons:
             value_usd=self.world.book.value_usd(job) if job.deadline_at is not None else 0.0,
             in_time=_chance(job, at, case),
             fallback_finish_at=case.fallback_finish_at,
+            interruptions_h=at.interruptions_h,
+            rework=at.rework(job) if at.interruptions_h else 1.0,
             form=form_taken(whole, self.world.form_of(case.place)) if whole.forms else None,
             brought=at.transfer(job).brought,
             not_place=not_place,

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federator.model.capacity import Market
 from federator.model.queues import under
 from federator.model.rules import CapUnit, PriceKind
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.kernels import tables as t
 from federator.planning.kernels.start_cost import gpus_usd, machines_usd
 from federator.planning.kernels.tables import Records
-from federator.planning.places.candidates import LEAST_RUN_S, SPOT_REWORK, Candidate, machines, size
+from federator.planning.places.candidates import LEAST_RUN_S, Candidate, machines, size
 from federator.planning.places.host_sets import RANKS_PER_WORK
 from federator.planning.places.stocks import Stocks
 from federator.planning.rules.calendars import closure
@@ -292,17 +291,16 @@ class _Options:
             [[max(view.speed.get(name, 1.0) if name else 1.0, 1e-6) for name in names] for view in self.views]
         )
         speed = speeds[self.view, _ints(names.index(at.model) for at in places)[of]]
-        slower = np.array([SPOT_REWORK if at.market is Market.SPOT else 1.0 for at in places])[of]
         moved_s = np.zeros(len(ways))
         for index in np.flatnonzero(self._of_views(bool(view.inputs) for view in self.views)).tolist():
             job, at = self.pairs[index]
             moved = at.transfer(job)
             moved_s[index], ways["egress_usd"][index] = moved.seconds, moved.usd
         run_s = self._of_views(view.run_s for view in self.views)
-        ways["run_s"] = np.maximum(LEAST_RUN_S, run_s / speed * slower) + moved_s
+        ways["run_s"] = np.maximum(LEAST_RUN_S, run_s / speed * self._rework(self.views)) + moved_s
         wholes = [view.of or view for view in self.views]
         charged_s = self._of_views(whole.run_s for whole in wholes)
-        charged_s = np.maximum(LEAST_RUN_S, charged_s / speed * slower) + moved_s
+        charged_s = np.maximum(LEAST_RUN_S, charged_s / speed * self._rework(wholes)) + moved_s
         usd_gpu_h = np.array([0.0 if at.rented else at.price_usd_gpu_h for at in places])[of]
         run_usd = gpus_usd(usd_gpu_h, self._of_views(whole.gpus_total for whole in wholes), charged_s)
         if any(term.kind is PriceKind.POOL for term in world.book.prices):
@@ -312,6 +310,14 @@ class _Options:
             run_usd = run_usd + [doubt_usd(world.book, job, at) for job, at in self.pairs]
         ways["run_usd"] = run_usd
         self._bill(ways)
+
+    def _rework(self, views: Sequence[JobView]) -> Floats:
+        """By way: how much longer these run where machines are taken back."""
+        places, longer = self.world.places, np.ones(len(self.place))
+        taken = np.array([at.interruptions_h > 0.0 for at in places], dtype=bool)[self.place]
+        for index in np.flatnonzero(taken).tolist():
+            longer[index] = places[self.place[index]].rework(views[self.view[index]])
+        return longer
 
     def _bill(self, ways: Records) -> None:
         """The machines that offers take, and their rent."""

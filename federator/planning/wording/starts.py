@@ -118,11 +118,15 @@ def _likely(why: r.Rents) -> str:
 
 
 def _market(why: r.Rents, now: float) -> str:
-    """Why this market: spot because it is safe, or on-demand because no spot is."""
+    """Why this market: spot because it is safe, or on-demand because no spot is; and what interruptions are expected to cost."""
+    taken_back = ""
+    if why.interruptions_h:
+        often = f"such a machine is taken back {why.interruptions_h:g} times an hour"
+        taken_back = f"; {often}, for which the run is planned {why.rework - 1.0:.0%} longer"
     if why.fallback_finish_at is not None:
         again = moment(why.fallback_finish_at, now)
-        return f"; spot: taken back at the very end and done again, it finishes at {again}"
-    return "" if why.not_why is None else f"; not {why.not_place}: {words(why.not_why, now).text}"
+        return f"; spot: taken back at the very end and done again, it finishes at {again}{taken_back}"
+    return taken_back if why.not_why is None else f"; not {why.not_place}: {words(why.not_why, now).text}"
 
 
 @word(r.Running)

@@ -17,7 +17,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from federator.model.capacity import Market
 from federator.model.jobs import Form, in_gpus
 from federator.model.queues import under
 from federator.model.rules import GuaranteeRow
@@ -88,9 +87,9 @@ class World:
         pools = sorted(of_pools(self.snapshot.pools, self.data), key=lambda c: c.key)
         offers = sorted((of_offer(view, self.data) for view in self.snapshot.offers), key=lambda c: c.key)
         self.places = Places((*pools, *offers))
-        first: dict[tuple[str | Market, ...], int] = {}
-        fast = [(at.model, at.market) for at in self.places]
-        near = [(at.model, at.market, at.site, at.region) for at in self.places]
+        first: dict[tuple[object, ...], int] = {}
+        fast = [(at.model, at.market, *_taken_back(at)) for at in self.places]
+        near = [(*alike, at.site, at.region) for alike, at in zip(fast, self.places, strict=True)]
         self._as_fast_as = [
             [first.setdefault(alike, n) for n, alike in enumerate(each)] for each in (fast, near)
         ]
@@ -371,6 +370,11 @@ class World:
             return math.inf
         start = job.deadline_at - (self.fastest_s(job, self.open_to(job)) or job.run_s)
         return start if start >= self.now else math.inf
+
+
+def _taken_back(at: Candidate) -> tuple[float, ...]:
+    """What of a place says how much work is repeated there, where its machines are taken back: how often, and how many of them a gang takes."""
+    return (at.interruptions_h, at.gpus, at.cpus_milli, at.memory_mib) if at.interruptions_h else ()
 
 
 def _narrowness(whole: JobView, form: int) -> tuple[int, int]:

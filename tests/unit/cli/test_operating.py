@@ -26,6 +26,7 @@ from federator.wire.decisions import DecisionRow, ToldDecision
 from federator.wire.http import (
     BudgetRow,
     LeaseRow,
+    OfferRow,
     Overview,
     PoolRow,
     Problem,
@@ -146,6 +147,21 @@ def test_lists_of_the_platform(federator: Command, fake: FakeDispatcher) -> None
     assert federator("offers").err == "no offers: the dispatcher has no provider\n"
     assert federator("budgets").code == 0
     assert "dec-1" in federator("decisions", "list").out
+
+
+def test_wide_offers_say_how_often_they_are_taken_back_and_how_that_is_known(
+    federator: Command, fake: FakeDispatcher
+) -> None:
+    sure = OfferRow(
+        provider="acme", name="eu/sure", site="acme-eu", model="A100", gpus=1, market="on-demand", price_usd_h=4.0, delay_s=60.0, available=1
+    )  # fmt: skip
+    spot = msgspec.structs.replace(
+        sure, name="eu/spot", market="spot", interruptions_h=0.027, interruptions=1, watched_h=50.2
+    )
+    fake.answer("GET /v1/offers", [sure, spot], headers=TIME)
+    first, second = federator("offers", "-o", "wide").out.splitlines()[1:]
+    assert "0.027/h (1 in 50 h)" in second
+    assert "/h" not in first
 
 
 def test_top_draws_once_into_a_pipe(federator: Command, fake: FakeDispatcher) -> None:

@@ -112,6 +112,50 @@ async def test_a_machine_that_is_told_itself_says_so_before_its_provider_does(wo
     assert "takes the machine back" in world.job(job).because
 
 
+async def test_how_often_machines_of_an_offer_are_taken_back_is_learned_from_leases(world: World) -> None:
+    """Half an hour and the boot of one machine, which was taken back; before, and of an offer nobody rented, the published rate."""
+    seen, observer = world.core.turn.observer.interruptions, world.core.turn.observer
+    job, _ = await running(world)
+    assert all(
+        pool.interruptions_h == pytest.approx(0.09) for pool in observer.pools() if pool.lease is not None
+    ), "a machine that is still there counts too"
+    world.provider.interrupt(world.leases()[0].id)
+    await executor(world)
+    await world.obey()
+    await executor(world, 3)
+    (lease,) = world.leases()
+    assert lease.status is LeaseStatus.GONE
+    hours = ((lease.ended_at or 0.0) - (lease.launched_at or 0.0)) / 3600.0
+    views = {view.offer.name: view.interruptions_h for view in observer.offers()}
+    assert seen.of(SPOT).machine_h == pytest.approx(hours)
+    assert seen.of(SPOT).interruptions == 1
+    assert views == {OFFER.name: 0.0, SPOT.name: pytest.approx(1.5 / (5.0 + hours), rel=0.04)}
+    rows = {row.name: row for row in world.core.views.offers()}
+    assert (rows[SPOT.name].interruptions, rows[SPOT.name].interruptions_h) == (1, views[SPOT.name])
+    assert rows[OFFER.name].interruptions_h == 0.0
+    assert world.job(job).status is JobStatus.PENDING
+
+
+async def test_a_machine_that_is_given_back_was_not_taken_back(world: World) -> None:
+    job, cloud = await running(world)
+    await cloud.finish(job)
+    for _ in range(5):
+        world.clock.advance(3600)
+        await executor(world)
+    (lease,) = world.leases()
+    assert lease.status is LeaseStatus.GONE
+    world.core.turn.observer.offers()
+    assert world.core.turn.observer.interruptions.of(SPOT).interruptions == 0
+
+
+async def test_a_machine_that_ends_unheard_was_taken_back(world: World) -> None:
+    await running(world)
+    world.provider.vanish(world.leases()[0].id)
+    await executor(world, 2)
+    world.core.turn.observer.offers()
+    assert world.core.turn.observer.interruptions.of(SPOT).interruptions == 1
+
+
 async def test_the_grace_fits_into_the_notice_and_leaves_time_for_results(world: World) -> None:
     job, cloud = await running(world)
     board = DesiredPlacements(world.core.records, lambda *_: None)

@@ -55,7 +55,7 @@ def test_what_no_policy_lets_rent_is_no_way_to_be_done_sooner() -> None:
 
 
 def test_the_price_of_meeting_the_deadline_is_that_of_the_cheapest_way_that_does() -> None:
-    found = preview(a_problem(), replace(LONG, deadline_at=NOW + 2.5 * HOUR))
+    found = preview(a_problem(), replace(LONG, deadline_at=NOW + 2.6 * HOUR))
     assert [point.in_time for point in found.curve] == [True, True, False]
     assert found.deadline_usd == found.curve[1].cost_usd
     late = preview(a_problem(), replace(LONG, deadline_at=NOW + HOUR))

@@ -14,6 +14,8 @@ from federator.model.plans import Rent, Severity
 from federator.model.rules import BurstMode
 from federator.model.snapshot import JobView, OfferView, Problem
 from federator.planning.checks import check
+from federator.planning.places.candidates import of_offer
+from federator.planning.places.interruption_rate import rework
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import BurstCandidate, BurstRejection
@@ -22,10 +24,21 @@ from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.wording.told import because_of, words
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
-from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy, changed
+from tests.support.worlds import (
+    HOUR,
+    NOW,
+    SPOT_INTERRUPTIONS_H,
+    a_job,
+    a_pool,
+    a_world,
+    an_offer,
+    bursting,
+    busy,
+    changed,
+)
 
 BOOT_S = 540.0
-ON_SPOT_S = BOOT_S + 1.1 * HOUR
+ON_SPOT_S = BOOT_S + rework(SPOT_INTERRUPTIONS_H) * HOUR
 FRESH_S = BOOT_S + HOUR
 AGAIN_S = INTERRUPTION_S + FRESH_S
 ENOUGH_S = ON_SPOT_S + AGAIN_S
@@ -143,6 +156,12 @@ def test_a_policy_that_requires_renting_takes_spot_only_where_it_is_safe_or_on_d
     assert isinstance(case_of(a_problem(a_job(), mode=mode)), BurstCandidate), "nothing is due"
 
 
+def test_a_gang_begins_anew_with_any_of_its_machines() -> None:
+    one, two = (of_offer(SPOT).run_s(a_job(gpus=4, nodes=nodes)) for nodes in (1, 2))
+    assert one == pytest.approx(rework(SPOT_INTERRUPTIONS_H) * HOUR)
+    assert two == pytest.approx(rework(2 * SPOT_INTERRUPTIONS_H) * HOUR)
+
+
 def test_the_fallback_is_part_of_the_evidence() -> None:
     world = World(a_problem(due(ENOUGH_S)))
     cases = Bursting(world, home_forecast(world))
@@ -152,7 +171,8 @@ def test_the_fallback_is_part_of_the_evidence() -> None:
 
 def test_a_job_that_keeps_its_checkpoints_elsewhere_needs_time_for_what_it_does_again_only() -> None:
     """Of ten minutes that it repeats at most, and the boot of another machine: an hour of slack less than for doing all again."""
-    enough_s = ON_SPOT_S + INTERRUPTION_S + BOOT_S + 600.0
+    on_spot_s = BOOT_S + rework(SPOT_INTERRUPTIONS_H / 6) * HOUR
+    enough_s = on_spot_s + INTERRUPTION_S + BOOT_S + 600.0
     case = case_of(a_problem(due(enough_s, repeats_s=600.0)))
     assert isinstance(case, BurstCandidate)
     assert case.fallback_finish_at == pytest.approx(NOW + enough_s)
