@@ -1,6 +1,6 @@
 """Learns from the metadata service of a cloud that this machine is about to be taken back.
 
-The machine itself is told first, two minutes before by EC2, 30 seconds before by Compute Engine: asking here every few seconds leaves jobs more of them than
+The machine itself is told first, two minutes before by EC2, 30 seconds before by Compute Engine (an hour where its host is maintained): asking here every few seconds leaves jobs more of them than
 the dispatcher's own look at the provider does. EC2's advice to move before there is a notice (`rebalance-recommendation`) is not followed: it may
 come hours early, or without anything after it.
 """
@@ -23,9 +23,16 @@ EVERY_S = {"ec2": 5.0, "gce": 1.0}
 ANSWERS_WITHIN_S = 5.0
 TOKEN_FOR_S = 6 * 3600
 TOKEN_PATH, NOTICE_PATH = "/latest/api/token", "/latest/meta-data/spot/instance-action"
-PREEMPTED_PATH = "/computeMetadata/v1/instance/preempted"
-GCE_NOTICE_S = 30.0
-"""How long a machine of Compute Engine has from its notice, at most: the notice itself names no time."""
+GCE_PATH = "/computeMetadata/v1/instance/"
+GCE_NOTICES = {
+    "preempted": {"FALSE": None, "TRUE": 30.0},
+    "maintenance-event": {
+        "NONE": None,
+        "MIGRATE_ON_HOST_MAINTENANCE": None,  # it goes on, and no machine with a GPU is moved
+        "TERMINATE_ON_HOST_MAINTENANCE": 3600.0,
+    },
+}
+"""What a machine of Compute Engine is told, and how long it then has, at most (s): the notice itself names no time."""
 log = logging.getLogger("federator_agent")
 
 
@@ -51,7 +58,7 @@ async def watch(notices: Notices, tell: Callable[[Noticed], None]) -> None:
         while True:
             try:
                 if notices.cloud == "gce":
-                    reclaim_at = await _preempted(http, url)
+                    reclaim_at = await _ended_by_google(http, url)
                 else:
                     token = token or await _token(http, url)
                     reclaim_at = await _notice(http, url, token)
@@ -85,14 +92,16 @@ async def _notice(http: aiohttp.ClientSession, url: str, token: str) -> float | 
     return parse_instant(notice.time)
 
 
-async def _preempted(http: aiohttp.ClientSession, url: str) -> float | None:
-    """When Compute Engine takes it back, if it says so. The header shows that nobody was tricked into asking."""
-    async with http.get(f"{url}{PREEMPTED_PATH}", headers={"Metadata-Flavor": "Google"}) as answer:
-        answer.raise_for_status()
-        said = (await answer.text()).strip()
-    if said not in ("TRUE", "FALSE"):
-        raise ValueError(said[:100])
-    if said == "FALSE":
-        return None
-    log.warning("the provider takes this machine back within %g seconds", GCE_NOTICE_S)
-    return time.time() + GCE_NOTICE_S
+async def _ended_by_google(http: aiohttp.ClientSession, url: str) -> float | None:
+    """When Compute Engine takes it back or maintains its host, if it says so. The header shows that nobody was tricked into asking."""
+    for name, means in GCE_NOTICES.items():
+        async with http.get(f"{url}{GCE_PATH}{name}", headers={"Metadata-Flavor": "Google"}) as answer:
+            answer.raise_for_status()
+            said = (await answer.text()).strip()
+        if said not in means:
+            raise ValueError(said[:100])
+        left_s = means[said]
+        if left_s is not None:
+            log.warning("the provider takes this machine back within %g seconds (%s)", left_s, name)
+            return time.time() + left_s
+    return None

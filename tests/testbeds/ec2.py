@@ -39,7 +39,7 @@ class MetadataService:
 
     def __init__(self) -> None:
         self.notice: dict[str, str] | None = None
-        self.preempted = "FALSE"
+        self.preempted, self.maintenance = "FALSE", "NONE"
         """What a machine of Compute Engine is told."""
         self.asked = 0
         """How often there was a question with a good token."""
@@ -51,7 +51,7 @@ class MetadataService:
         application = web.Application()
         application.router.add_put("/latest/api/token", self._token)
         application.router.add_get("/latest/meta-data/spot/instance-action", self._action)
-        application.router.add_get("/computeMetadata/v1/instance/preempted", self._preempted)
+        application.router.add_get("/computeMetadata/v1/instance/{what}", self._by_google)
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -78,11 +78,12 @@ class MetadataService:
         self._tokens.add(token)
         return web.Response(text=token)
 
-    async def _preempted(self, request: web.Request) -> web.Response:
+    async def _by_google(self, request: web.Request) -> web.Response:
         if request.headers.get("Metadata-Flavor") != "Google":
             return web.Response(status=403)
         self.asked += 1
-        return web.Response(text=self.preempted)
+        said = {"preempted": self.preempted, "maintenance-event": self.maintenance}
+        return web.Response(text=said[request.match_info["what"]])
 
     async def _action(self, request: web.Request) -> web.Response:
         if request.headers.get("X-aws-ec2-metadata-token") not in self._tokens:

@@ -7,14 +7,13 @@ dies between two zones' answers while EC2 does not list the machine yet – the 
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from msgspec import UNSET
-
 from federator.kernel.clock import Clock
-from federator.kernel.errors import NoCapacity, NotFound, Unavailable
+from federator.kernel.errors import NotFound, Unavailable
 from federator.model.capacity import Instance, LaunchRequest, Market, Offer
-from federator_providers.aws.calls import FAULT_S, MISMATCH, QUOTA, Api, Refusal
+from federator_providers.aws.calls import FAULT_S, MISMATCH, QUOTA, Api
 from federator_providers.aws.machines import (
     FEDERATION,
     NAME,
@@ -30,7 +29,8 @@ from federator_providers.aws.prices import Prices
 from federator_providers.aws.quotas import counted
 from federator_providers.aws.settings import AwsConfiguration
 from federator_providers.boot import boot_script
-from federator_providers.stocks import SOLD_OUT_S, as_left, take_one
+from federator_providers.stocks import as_left, take_one
+from federator_providers.zones import Refusal, Zones
 
 KEEP_ENDED_S = 2 * 3600.0
 """How long we remember machines that have ended: EC2 itself forgets them after about an hour."""
@@ -48,8 +48,7 @@ class AwsProvider:
         self._clock = clock
         self.ec2 = Api(name, configuration.given)
         self._prices = Prices(name, configuration, self.ec2, clock)
-        self._unsure: dict[str, str] = {}
-        """The zone in which a launch may have happened, by name."""
+        self._zones = Zones(clock, QUOTA)
         self._notices: dict[str, float] = {}
         """When machines are taken back, by id."""
         self._ended: dict[str, Instance] = {}
@@ -70,23 +69,11 @@ class AwsProvider:
         machines, left = await self._left()
         known = oldest(machines).get(request.name)
         if known is not None:
-            self._unsure.pop(request.name, None)
+            self._zones.unsure.pop(request.name, None)
             return self._instance(known)
         take_one(left[offer.name])
-        refusals: dict[str, str] = {}
-        for zone in self._zones(offer, request.name):
-            try:
-                return await self._run(request, zone)
-            except Refusal as refusal:
-                refusals[zone] = refusal.code
-        told = ", ".join(f"{zone}: {code}" for zone, code in refusals.items())
-        stock = offer.stock if QUOTA.issuperset(refusals.values()) else UNSET
-        raise NoCapacity(
-            f"{offer.name} is not available: {told}",
-            retry_after_s=SOLD_OUT_S,
-            stock=stock.name if stock else "",
-            each=stock.each if stock else 0,
-        )
+        run = partial(self._run, request)
+        return await self._zones.launch(left[offer.name], request.name, self._cheapest_first(offer), run)
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """Machines of that federation; on the way, an end to every second machine of one name."""
@@ -138,7 +125,7 @@ class AwsProvider:
         if spot:
             options = {"SpotInstanceType": "one-time", "MaxPrice": f"{ceiling_usd_h:.5f}"}
             arguments["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
-        self._unsure[request.name] = zone
+        self._zones.unsure[request.name] = zone
         try:
             answer = await self.ec2.call("run_instances", **arguments)
         except Refusal as refusal:
@@ -147,17 +134,17 @@ class AwsProvider:
                     f"{request.name} has been asked for in {zone} before, and is not listed yet",
                     retry_after_s=UNLISTED_S,
                 ) from None
-            self._unsure.pop(request.name, None)
+            self._zones.unsure.pop(request.name, None)
             raise
-        self._unsure.pop(request.name, None)
+        self._zones.unsure.pop(request.name, None)
         return self._instance(answer["Instances"][0])
 
-    def _zones(self, offer: Offer, name: str) -> list[str]:
-        """In the order in which they are tried. First the one that may have it already."""
+    def _cheapest_first(self, offer: Offer) -> list[str]:
+        """The zones; on demand they cost the same, and come as the settings have them."""
         zones = list(self._settings.zones)
         if offer.market is Market.SPOT:
             zones.sort(key=lambda zone: self._prices.in_zone(offer, zone) or offer.price_usd_h)
-        return sorted(zones, key=lambda zone: zone != self._unsure.get(name))
+        return zones
 
     async def _machines(self, **only: object) -> list[Any]:
         """Those that we have rented, ended ones included for as long as EC2 knows them."""

@@ -18,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, TooMany, Unavailable
 from federator_providers.aws.settings import AwsSettings
+from federator_providers.zones import Refusal
 
 T = TypeVar("T")
 
@@ -60,14 +61,6 @@ FAULT_S = 5.0
 
 PRICING_REGIONS = ("us-east-1", "eu-central-1", "ap-south-1")
 """Where the price list of all regions is to be had."""
-
-
-class Refusal(Exception):
-    """EC2 has answered no, with this code. The provider acts on it; nobody outside sees it."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-        super().__init__(code)
 
 
 class Api:

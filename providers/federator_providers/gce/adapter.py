@@ -8,13 +8,14 @@ believed when its own address says so, and how it ended stands in the zone's ope
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from federator.kernel.clock import Clock
-from federator.kernel.errors import Invalid, NoCapacity, NotFound, Unavailable
+from federator.kernel.errors import Invalid, NotFound, Unavailable
 from federator.kernel.quantities import parse_instant
 from federator.model.capacity import Instance, LaunchRequest, Offer
-from federator_providers.gce.calls import EXISTS, FAULT_S, QUOTA, Api, Refusal
+from federator_providers.gce.calls import EXISTS, FAULT_S, QUOTA, Api
 from federator_providers.gce.machines import (
     LABEL,
     NOTICE_S,
@@ -29,7 +30,8 @@ from federator_providers.gce.machines import (
 )
 from federator_providers.gce.quotas import Quotas
 from federator_providers.gce.settings import GceConfiguration
-from federator_providers.stocks import SOLD_OUT_S, take_one
+from federator_providers.stocks import take_one
+from federator_providers.zones import Refusal, Zones
 
 KEEP_ENDED_S = 2 * 3600.0
 """How long we remember machines that have ended."""
@@ -48,10 +50,7 @@ class GceProvider:
         self._clock = clock
         self._api = Api(name, configuration.given)
         self._quotas = Quotas(name, configuration, self._api, clock)
-        self._unsure: dict[str, str] = {}
-        """The zone in which a launch may have happened, by name."""
-        self._sold_out: dict[tuple[str, str], float] = {}
-        """Until when on the boot clock a zone is asked last, by offer and zone."""
+        self._zones = Zones(clock, QUOTA)
         self._seen: dict[tuple[str, str], Any] = {}
         """Machines that were there when last heard of, by zone and name."""
         self._ending: dict[tuple[str, str], str] = {}
@@ -75,26 +74,11 @@ class GceProvider:
             return self._ended[request.name]
         known = oldest(machines).get(request.name)
         if known is not None:
-            self._unsure.pop(request.name, None)
+            self._zones.unsure.pop(request.name, None)
             return self._instance(known)
         take_one(left[offer.name])
-        refusals: dict[str, str] = {}
-        for zone in self._zones(offer, request.name):
-            try:
-                return await self._run(request, zone)
-            except Refusal as refusal:
-                refusals[zone] = refusal.code
-                if refusal.code in QUOTA:
-                    break  # quotas are of the whole region
-                self._sold_out[offer.name, zone] = self._clock.boot() + SOLD_OUT_S
-        told = ", ".join(f"{zone}: {code}" for zone, code in refusals.items())
-        stock = self._quotas.stock(offer) if QUOTA.intersection(refusals.values()) else ""
-        raise NoCapacity(
-            f"{offer.name} is not available: {told}",
-            retry_after_s=SOLD_OUT_S,
-            stock=stock,
-            each=offer.gpus if stock else 0,
-        )
+        run = partial(self._run, request)
+        return await self._zones.launch(left[offer.name], request.name, self._settings.zones, run)
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """Machines of that federation; on the way, an end to every second machine of one name, and to what has stopped by itself."""
@@ -123,7 +107,7 @@ class GceProvider:
     async def _run(self, request: LaunchRequest, zone: str) -> Instance:
         """One machine in this zone. Raises `Refusal` when there is none to be had."""
         body = to_insert(request, self._settings, zone, request.offer.price_usd_h)
-        self._unsure[request.name] = zone
+        self._zones.unsure[request.name] = zone
         path = f"zones/{zone}/instances"
         try:
             operation = await self._api.call("POST", path, body, requestId=request_id(request.name, zone))
@@ -132,7 +116,7 @@ class GceProvider:
             self._api.refuse_failed(operation)
         except Refusal as refusal:
             if refusal.code != EXISTS:
-                self._unsure.pop(request.name, None)
+                self._zones.unsure.pop(request.name, None)
                 raise
             operation = {}
         machine = await self._api.find(f"{path}/{request.name}")
@@ -142,7 +126,7 @@ class GceProvider:
             raise Unavailable(
                 f"{request.name} has been asked for in {zone}, and is not there yet", retry_after_s=FAULT_S
             )
-        self._unsure.pop(request.name, None)
+        self._zones.unsure.pop(request.name, None)
         if LABEL not in machine.get("labels", {}) or _federation(machine) != request.federation:
             raise Invalid(f"{zone} has an instance {request.name} that this federation has not launched")
         self._seen[zone, request.name] = machine
@@ -150,7 +134,7 @@ class GceProvider:
 
     async def _spent(self, request: LaunchRequest, zone: str, operation: Any) -> Instance:
         """The answer to a launch that an earlier dispatcher has made, of a machine that is gone by now."""
-        self._unsure.pop(request.name, None)
+        self._zones.unsure.pop(request.name, None)
         body = to_insert(request, self._settings, zone, request.offer.price_usd_h)
         gone = body | {
             "zone": zone,
@@ -159,14 +143,6 @@ class GceProvider:
         }
         await self._bury(gone | {"status": "DELETED"})
         return self._ended[request.name]
-
-    def _zones(self, offer: Offer, name: str) -> list[str]:
-        """In the order in which they are tried. First the one that may have it already, last those that had none a minute ago."""
-        now_s, unsure = self._clock.boot(), self._unsure.get(name)
-        return sorted(
-            self._settings.zones,
-            key=lambda zone: (zone != unsure, self._sold_out.get((offer.name, zone), now_s) > now_s),
-        )
 
     async def _machines(self) -> list[Any]:
         """Those that we have rented in the region, in whatever zone, whatever federation; those that have gone since are noted."""

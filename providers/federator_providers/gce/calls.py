@@ -18,6 +18,7 @@ from google.auth.transport.requests import Request
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, TooMany, Unavailable
 from federator.wire.jsontext import read
 from federator_providers.gce.settings import GceSettings
+from federator_providers.zones import Refusal
 
 SCOPE = "https://www.googleapis.com/auth/compute"
 QUOTA = frozenset({"quotaExceeded", "QUOTA_EXCEEDED"})
@@ -43,14 +44,6 @@ FAULT_S = 5.0
 ANSWERS_WITHIN_S = 40.0
 SIGNS_IN_WITHIN_S = 10.0
 MAX_ANSWER = 16 * 2**20
-
-
-class Refusal(Exception):
-    """Google has answered no, with this code. The provider acts on it; nobody outside sees it."""
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-        super().__init__(code)
 
 
 class Api:

@@ -79,6 +79,21 @@ async def test_a_preemption_by_compute_engine_is_told_with_half_a_minute_left(
     assert before + 30 <= notice.reclaim_at <= time.time() + 30
 
 
+async def test_a_machine_of_compute_engine_whose_host_is_maintained_has_an_hour_left(
+    service: MetadataService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "EVERY_S", {"gce": 0.01})
+    told: list[Noticed] = []
+    service.maintenance = "MIGRATE_ON_HOST_MAINTENANCE"
+    task = asyncio.create_task(metadata.watch(metadata.Notices("gce", service.url), told.append))
+    await until(lambda: service.asked >= 4)
+    assert not told, "what is moved goes on"
+    service.maintenance, before = "TERMINATE_ON_HOST_MAINTENANCE", time.time()
+    await asyncio.wait_for(task, 10)
+    (notice,) = told
+    assert before + 3600 <= notice.reclaim_at <= time.time() + 3600
+
+
 async def test_an_agent_on_such_a_machine_reports_the_notice_and_another_does_not_ask(
     dispatcher: FakeDispatcher, agent: AgentProcess, service: MetadataService
 ) -> None:
