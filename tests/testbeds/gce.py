@@ -66,7 +66,8 @@ class GceServer:
         """Whether operations go on when somebody has waited for them."""
         self.unreachable = ""
         self._asked: dict[str, str] = {}
-        self._tokens: set[str] = set()
+        self.tokens: set[str] = set()
+        """All that were given, and have not run out."""
 
     async def start(self, folder: Path) -> None:
         """Listen on a free port; `credentials` is a key file that signs in here."""
@@ -109,7 +110,7 @@ class GceServer:
 
     def forget_tokens(self) -> None:
         """All that were given have run out."""
-        self._tokens.clear()
+        self.tokens.clear()
 
     def preempt(self, zone: str, name: str) -> None:
         """A spot machine is about to be taken back."""
@@ -136,15 +137,15 @@ class GceServer:
             "assertion"
         ):
             return web.json_response({"error": "invalid_grant"}, status=400)
-        token = f"token-{len(self._tokens)}-{uuid.uuid4()}"
-        self._tokens.add(token)
+        token = f"token-{len(self.tokens)}-{uuid.uuid4()}"
+        self.tokens.add(token)
         return web.json_response({"access_token": token, "expires_in": 3600, "token_type": "Bearer"})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:  # noqa: C901, PLR0911 - a table of calls
         path, text = request.match_info["path"], await request.text()
         body: Body = json.loads(text) if text else {}
         self.calls.append((request.method, path, body | {"?": dict(request.query)}))
-        if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self._tokens:
+        if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens:
             return _refused(401, "authError", "Invalid Credentials")
         if refusal := self.refuses.get(path.partition("/")[0]):
             return _refused(*refusal)
