@@ -21,7 +21,7 @@ from federator.wire.nearest import nearest
 MOST_STEPS = 32
 """They are one transaction: up to three rows each, and stores take 120 at once."""
 KEY = "steps"
-OF_STEPS = ("run", "command", "array", "after", "inputs")
+OF_STEPS = ("run", "command", "groups", "array", "after", "inputs")
 """What stands in a step alone,"""
 OF_ALL = ("name", "client_id")
 """what stands beside `steps` alone,"""

@@ -92,7 +92,9 @@ def test_mistakes_are_named_with_what_would_do(steps: Any, field: str, says: str
     assert says in f"{error.value.message}; {error.value.remedy}"
 
 
-@pytest.mark.parametrize("field", ["run", "command", "array", "after", "inputs", "every", "overlap"])
+@pytest.mark.parametrize(
+    "field", ["run", "command", "groups", "array", "after", "inputs", "every", "overlap"]
+)
 def test_what_is_of_one_step_does_not_stand_beside_them(field: str) -> None:
     with pytest.raises(Invalid) as error:
         read({"a": {"run": "a"}}, **{field: "x"})
