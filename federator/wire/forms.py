@@ -97,7 +97,7 @@ def asked_of(
     elastic: bool,
 ) -> RequestedResources:
     """Of a job file's `resources`, its `nodes`, `min_nodes` and `max_nodes`, and `scaling`. `elastic`: it can save itself. Raises `Invalid`."""
-    written, ordered = _entries(resources)
+    written, ordered = entries_of(resources)
     entries = tuple(sizes_of(value, path) for value, path in written)
     ranged = any(len(sizes) > 1 for sizes in entries)
     count, low, high = _nodes(*nodes)
@@ -136,7 +136,7 @@ def asked_of(
     )
 
 
-def _entries(resources: Sizes) -> tuple[list[tuple[NodeSize, str]], bool]:
+def entries_of(resources: Sizes) -> tuple[list[tuple[NodeSize, str]], bool]:
     """The entries of a list of resources, each with its path and with what stands beside the list; and whether their order counts."""
     path = "$.resources"
     if resources.any_of is not None and resources.ordered is not None:

@@ -16,7 +16,7 @@ from federator.kernel.errors import FederatorError, Invalid
 from federator.model.jobs import FIRST, Framework, Resources
 from federator.wire.commands import Command, Run, check_one, default_name
 from federator.wire.fields import Name
-from federator.wire.forms import Nodes, RequestedResources, Scaling, asked_of
+from federator.wire.forms import Nodes, RequestedResources, Scaling, asked_of, entries_of
 from federator.wire.launchers import GROUPS, FrameworkFile, framework_of, launch_of, success_of
 from federator.wire.launchers import Name as FrameworkName
 from federator.wire.sizes import Sizes, sizes_of
@@ -65,7 +65,7 @@ class Gathered(NamedTuple):
     name: str
     """Of the job, where it has none: that of the program which is on all nodes."""
     run: str
-    """What was asked for, a line for each group."""
+    """What was asked for, as people read it: each group and its command."""
     launch: tuple[str, ...]
     success: str | UnsetType
     notes: tuple[str, ...]
@@ -80,23 +80,25 @@ class _Part(NamedTuple):
     resources: Resources
     framework: Framework | None
 
-    def line(self, command: Sequence[str]) -> str:
-        """As the launcher reads it."""
-        size = self.resources
+    def line(self, others: Resources) -> str:
+        """As the launcher reads it: its size, or, as that on all nodes may have several, what the `others` have."""
+        size = others if self.nodes is None else self.resources
+        cpus = size.cpus_milli // 1000
+        asked = self.group.command or ("/bin/sh", "-c", self.group.run or "")
         words = (
             self.group.name,
             ALL if self.nodes is None else str(self.nodes),
-            str(max(1, size.cpus_milli // 1000)),
+            str(cpus if self.nodes is None else max(1, cpus)),
             str(size.memory_mib),
-            "gpus" if size.gpus.each else "none",
-            *command,
+            *(launch_of(self.framework, asked) if self.framework else asked),
         )
         return f"group {shlex.join(words)}\n"
 
     @property
-    def asked(self) -> tuple[str, ...]:
-        """Its command, as an argument vector."""
-        return self.group.command or ("/bin/sh", "-c", self.group.run or "")
+    def text(self) -> str:
+        """Its command, as people read it."""
+        by = f" ({self.framework.name})" if self.framework else ""
+        return f"{self.group.name}{by}: {self.group.run or shlex.join(self.group.command or ())}\n"
 
 
 def gathered(
@@ -125,21 +127,17 @@ def gathered(
             framework = _framework(group)
             part = _Part(group, None, asked.resources, framework)
             parts.append(part if index == number else _beside(part, main.name, least))
-    _check_shared(parts)
+    _check_shared(parts, [asked.resources, *(form.resources for form in asked.forms or ())])
     more = [part.resources for part in parts if part.nodes is not None]
     forms = tuple(replace(form, resources=_sum(form.resources, more)) for form in asked.forms or ())
     whole = asked._replace(resources=_sum(asked.resources, more), forms=forms or UNSET)
-    started = "".join(
-        part.line(launch_of(part.framework, part.asked) if part.framework else part.asked) for part in parts
-    )
-    written = "".join(
-        part.line((part.framework.name, *part.asked) if part.framework else part.asked) for part in parts
-    )
+    others = _sum(Resources(cpus_milli=0), more)
+    started = "".join(part.line(others) for part in parts)
     begin, end = GROUPS
     return Gathered(
         whole,
         default_name(main.run, main.command),
-        written,
+        "".join(part.text for part in parts),
         ("/bin/sh", "-c", f"success={success or ALL}\n{begin}{started}{end}", "federator-groups"),
         UNSET if success in (None, ALL) else FIRST,
         _notes(parts, whole),
@@ -170,7 +168,11 @@ def _check_names(groups: Groups, success: str | None) -> None:
 
 def _everywhere(groups: Groups) -> int:
     """Which of them is on all nodes. Raises `Invalid` where two have GPUs."""
-    with_gpus = [index for index, group in enumerate(groups) if _asks_for_gpus(group.resources)]
+    with_gpus = []
+    for index, group in enumerate(groups):
+        with _below(index):
+            if _asks_for_gpus(group.resources):
+                with_gpus.append(index)
     if len(with_gpus) > 1:
         first, second, *_ = with_gpus
         raise Invalid(
@@ -183,8 +185,8 @@ def _everywhere(groups: Groups) -> int:
 
 
 def _asks_for_gpus(sizes: Sizes) -> bool:
-    each = (sizes, *(sizes.any_of or ()), *(sizes.ordered or ()))
-    return any(size.gpus is not None or size.accelerators is not None for size in each)
+    entries, _ = entries_of(sizes)
+    return any(size.gpus.count for entry, path in entries for size in sizes_of(entry, path))
 
 
 def _framework(group: Group) -> Framework | None:
@@ -224,10 +226,14 @@ def _beside(part: _Part, main: str, least: int) -> _Part:
     return part._replace(nodes=nodes, resources=sizes_of(sizes, "$.resources")[0])
 
 
-def _check_shared(parts: Sequence[_Part]) -> None:
-    """What all ranks on a node have together: memory that is limited, and the port at which a framework meets."""
-    limited = [bool(part.resources.memory_mib) for part in parts]
-    if any(limited) and not all(limited):
+def _check_shared(parts: Sequence[_Part], sizes: Sequence[Resources]) -> None:
+    """What all ranks on a node have together: memory that is limited, and the port at which a framework meets. `sizes`: of the group that is on all nodes."""
+    limits = [
+        {size.memory_mib > 0 for size in (sizes if part.nodes is None else (part.resources,))}
+        for part in parts
+    ]
+    limited = [all(limit) for limit in limits]
+    if any(True in limit for limit in limits) and not all(limited):
         raise Invalid(
             "is missing: it is for all groups or for none, as they share what a node has of it",
             field=f"$.groups[{limited.index(False)}].resources.memory",

@@ -59,6 +59,8 @@ BLOB_PREFIX = "sha256:"
 MAX_ANY_FOLDERS = 2
 MAX_SPEC_BYTES = 2**18
 """Of what is on record of a job file, as JSON: dispatchers have that of every open job in memory."""
+MAX_ARGUMENT_BYTES = 2**17 - 1
+"""Of one argument or variable of a program on Linux, with a byte for its end."""
 MAX_LICENSES = 16
 _BLOB = re.compile(r"sha256:[0-9a-f]{64}")
 SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
@@ -347,12 +349,7 @@ def read_job(document: object, *, now: float) -> JobRequest:
     sources = inputs_from(file.inputs, set(zip(after, after_how, strict=False)), "$.inputs")
     implied = tuple(dict.fromkeys(each.job for each in sources if each.job not in after))
     spec = replace(spec, inputs_from=sources or UNSET)
-    if (size := len(encode_spec(spec))) > MAX_SPEC_BYTES:
-        raise Invalid(
-            f"the job has {size} bytes on record; at most {MAX_SPEC_BYTES} are taken",
-            field="$",
-            remedy="put long scripts and values in files of the work directory, or among the inputs",
-        )
+    _check_length(spec)
     return JobRequest(
         spec=spec,
         queue=file.queue,
@@ -372,6 +369,24 @@ def read_job(document: object, *, now: float) -> JobRequest:
         repeated=repeated(file.every, file.overlap, given, now=now),
         notes=(asked.left_out, *notes) if asked.left_out else notes,
     )
+
+
+def _check_length(spec: JobSpec) -> None:
+    """Of its record, and of each text that a program is given. Raises `Invalid`."""
+    if (size := len(encode_spec(spec))) > MAX_SPEC_BYTES:
+        raise Invalid(
+            f"the job has {size} bytes on record; at most {MAX_SPEC_BYTES} are taken",
+            field="$",
+            remedy="put long scripts and values in files of the work directory, or among the inputs",
+        )
+    variables = (f"{name}={value}" for name, value in spec.env.items())
+    longest = max(len(text.encode()) for text in (*(spec.launch or spec.asked), spec.setup or "", *variables))
+    if longest > MAX_ARGUMENT_BYTES:
+        raise Invalid(
+            f"a program would be given a text of {longest} bytes; Linux takes at most {MAX_ARGUMENT_BYTES} in one",
+            field="$",
+            remedy="put long scripts and values in files of the work directory, or among the inputs",
+        )
 
 
 def encode_spec(spec: JobSpec) -> bytes:

@@ -1,4 +1,3 @@
-result=0
 while [ "$running" -gt 0 ]; do
   read -r name code <&3 || continue # a signal came between
   running=$((running - 1))

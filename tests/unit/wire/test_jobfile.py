@@ -369,3 +369,17 @@ def test_gpu_models_are_the_same_in_small_letters() -> None:
     request = read_job({"run": "x", "resources": {"gpus": "a100|h100:2"}, "speed": {"a100": 1.0}}, now=0.0)
     assert request.spec.resources.gpus.models == ("A100", "H100")
     assert request.spec.speed == {"A100": 1.0}
+
+
+def test_commands_that_one_argument_cannot_hold_are_refused() -> None:
+    """By bytes: Linux starts no program with a longer one."""
+    wide = "\u8a9e" * 43_700
+    said = "takes at most 131071 in one .put long scripts and values in files"
+    assert read_job({"run": wide[:43_690]}, now=0.0).spec.run
+    for document in (
+        {"run": wide},
+        {"groups": [{"name": "head", "run": wide[:43_200]}]},
+        {"run": "x", "env": {"A": wide}},
+    ):
+        with pytest.raises(Invalid, match=said):
+            read_job(document, now=0.0)
