@@ -6,7 +6,7 @@ loop in `federator.control.submission.replicas` does it, and a simulation may do
 
 from collections.abc import Sequence
 from enum import StrEnum
-from math import ceil
+from math import ceil, sqrt
 from typing import NamedTuple
 
 import msgspec
@@ -15,11 +15,15 @@ from msgspec.structs import replace
 from federator.model.identity import Role
 
 UP_S = 10.0
-"""Loads of so long, averaged, say how many replicas are needed now."""
+"""Loads of so long, averaged, say how many replicas are needed."""
 STALE_S = 60.0
 """A load that is older says nothing: without a gateway the number of replicas stays."""
-MOST_FACTOR = 2.0
-"""Slow answers ask for at most so many times the replicas that are ready."""
+SLOW_S = 60.0
+"""Answers of so long, counted together, say whether they are too slow,"""
+SLOW_PART = 0.05
+"""where more than that part of them takes longer than the target, by more than twice the standard deviation,"""
+LEAST_ANSWERS = 20
+"""and there are so many: of fewer a twentieth is not one."""
 IDLE = 0.05
 """Fewer requests at a time than that, on average, are none."""
 BACKOFF_S, MOST_BACKOFF_S = 5.0, 300.0
@@ -124,10 +128,13 @@ class Load(NamedTuple):
     at: float
     at_once: float
     """Requests that were worked on at a time, on average, those that waited for a replica among them."""
-    rate: float
-    """Requests answered per second."""
-    p95_s: float | None
-    """None: nothing was answered."""
+    answered: int = 0
+    slow: int = 0
+    """Of those: answered later than the target says."""
+    ready: int = 0
+    """Replicas that were ready."""
+    needed: int = 0
+    """Replicas that it, with the loads before it, asked for."""
 
 
 class Scaled(NamedTuple):
@@ -137,42 +144,59 @@ class Scaled(NamedTuple):
     because: str
 
 
-def scaled(scale: Scale, loads: Sequence[Load], wanted: int, ready: int, now: float) -> Scaled:
-    """How many replicas are wanted, which were `wanted` before and of which so many are ready. More at once, fewer only after `down_after_s`.
+def scaled(scale: Scale, loads: Sequence[Load], wanted: int, now: float) -> Scaled:
+    """How many replicas are wanted, which were `wanted` before. More at once, fewer only when none of the loads of `down_after_s` has asked for more.
 
     `loads`, oldest first, need reach no further back than that.
     """
     held = _within(wanted, scale)
-    recent = [each for each in loads if now - UP_S < each.at <= now]
+    recent = _since(loads, now - UP_S)
     if not recent:
         told = "no gateway has told of any load" if not loads or now - loads[-1].at > STALE_S else ""
         return Scaled(held, told or "the load is as it was")
-    needed = [_needed(scale, [each], ready) for each in loads if now - scale.down_after_s <= each.at <= now]
-    up = _needed(scale, recent, ready)
-    asked = _words(scale, recent)
+    up, asked = recent[-1].needed, _words(scale, recent, loads)
     if up >= held:
         return Scaled(_within(up, scale), asked)
     whole = loads[0].at <= now - scale.down_after_s + UP_S
-    down = min(held, _within(max(*needed, up), scale)) if whole else held
+    most = max(each.needed for each in _since(loads, now - scale.down_after_s))
+    down = min(held, _within(most, scale)) if whole else held
     return Scaled(down, asked if down < held or down == scale.least else f"{asked}, fewer only later")
 
 
-def _needed(scale: Scale, loads: Sequence[Load], ready: int) -> int:
-    at_once = sum(each.at_once for each in loads) / len(loads)
-    needed = ceil(at_once / scale.requests_per_replica) if at_once >= IDLE else 0
-    slowest = max((each.p95_s for each in loads if each.p95_s is not None), default=None)
-    if scale.p95_latency_s is not None and slowest is not None and slowest > scale.p95_latency_s and ready:
-        needed = max(needed, ceil(ready * min(MOST_FACTOR, slowest / scale.p95_latency_s)))
-    return needed
+def needed(scale: Scale, loads: Sequence[Load]) -> int:
+    """Replicas that the newest of these loads, with those before it, asks for: for the requests at a time; and one beside those that are ready, where answers are too slow all the same."""
+    newest = loads[-1]
+    recent = _since(loads, newest.at - UP_S)
+    at_once = sum(each.at_once for each in recent) / len(recent)
+    for_load = ceil(at_once / scale.requests_per_replica) if at_once >= IDLE else 0
+    answered, slow = _calm(scale, loads)
+    expected = SLOW_PART * answered
+    too_slow = answered >= LEAST_ANSWERS and slow > expected + 2 * sqrt(expected * (1 - SLOW_PART))
+    return max(for_load, newest.ready + 1) if too_slow and newest.ready else for_load
 
 
-def _words(scale: Scale, loads: Sequence[Load]) -> str:
-    at_once = sum(each.at_once for each in loads) / len(loads)
-    slowest = max((each.p95_s for each in loads if each.p95_s is not None), default=None)
+def _calm(scale: Scale, loads: Sequence[Load]) -> tuple[int, int]:
+    """Answers of late, and how many of them were slow, though no fewer replicas were ready than now and none had more to do than it is meant to: more replicas are under way for what others have shown."""
+    newest = loads[-1]
+    calm = [
+        each
+        for each in _since(loads, newest.at - SLOW_S)
+        if each.ready >= newest.ready and each.at_once <= each.ready * scale.requests_per_replica
+    ]
+    return sum(each.answered for each in calm), sum(each.slow for each in calm)
+
+
+def _since(loads: Sequence[Load], at: float) -> list[Load]:
+    return [each for each in loads if each.at > at]
+
+
+def _words(scale: Scale, recent: Sequence[Load], loads: Sequence[Load]) -> str:
+    at_once = sum(each.at_once for each in recent) / len(recent)
     said = f"{at_once:.1f} requests at a time, {scale.requests_per_replica:g} to a replica"
-    if scale.p95_latency_s is None or slowest is None:
+    answered, slow = _calm(scale, loads)
+    if scale.p95_latency_s is None or not slow:
         return said
-    return f"{said}; p95 {slowest:.3g} s of {scale.p95_latency_s:g} s"
+    return f"{said}; {slow} of {answered} answers took longer than {scale.p95_latency_s:g} s"
 
 
 def _within(replicas: int, scale: Scale) -> int:

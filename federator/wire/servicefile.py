@@ -64,7 +64,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     p95_latency_s: Annotated[float, fields.duration("500ms", "2s")] | None = field(
         name="p95_latency", default=None
     )
-    """Of a hundred requests 95 should be answered within that, counted at the gateway. Where they are not, more replicas are wanted, at most twice those that are ready."""
+    """Of a hundred requests 95 should be answered within that, counted at the gateway. Where they are not although no replica has too much to do, one more is wanted than are ready."""
     down_after_s: Annotated[float, fields.duration("5m", low_s=1, high_s=86_400)] = field(
         name="down_after", default=Scale().down_after_s
     )

@@ -87,6 +87,8 @@ class SeenLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answered: Count = 0
     met: Count = 0
     """Of those: without an error of the server, and within the target's latency."""
+    slow: Count = 0
+    """Of those: later than the target's latency, with or without an error."""
     p95_s: Annotated[float, Meta(ge=0, le=1e6)] | None = None
     replicas: Annotated[tuple[SeenReplica, ...], Meta(max_length=2 * MOST_REPLICAS)] = ()
 

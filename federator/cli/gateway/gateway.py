@@ -161,6 +161,7 @@ class Gateway:
                     over_s,
                     answers.count,
                     answers.met(within_s),
+                    answers.slow(within_s),
                     answers.p95_s(),
                     replicas,
                 )

@@ -42,14 +42,15 @@ class Answers:
         times = sorted(self.seconds)
         return times[(95 * len(times) - 1) // 100] if times else None
 
+    def slow(self, within_s: float | None) -> int:
+        """How many of them took longer than that."""
+        if within_s is None or not self.seconds:
+            return 0
+        return round(self.count * sum(each > within_s for each in self.seconds) / len(self.seconds))
+
     def met(self, within_s: float | None) -> int:
         """How many of them were answered without an error, and within that time."""
-        good = self.count - self.errors
-        if within_s is None or not self.seconds:
-            return good
-        return min(
-            good, round(self.count * sum(each <= within_s for each in self.seconds) / len(self.seconds))
-        )
+        return min(self.count - self.errors, self.count - self.slow(within_s))
 
 
 class ServerState(NamedTuple):

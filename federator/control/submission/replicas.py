@@ -105,7 +105,7 @@ class Replicas:
         changes, now = Changes(), self._event_writer.clock.now()
         former = service = self._records.services[key]
         standings = self.services.standings(service)
-        wanted, because = self.services.scaled(service, standings, now)
+        wanted, because = self.services.scaled(service, now)
         if wanted != service.wanted:
             service = replace(service, wanted=wanted, because=because)
         todo = steps(service, standings, now)

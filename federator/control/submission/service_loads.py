@@ -6,7 +6,7 @@ Of long times the peaks are kept, some two hundred for each service: whether few
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from federator.model.services import STALE_S, UP_S, Health, Load, Scale
+from federator.model.services import SLOW_S, STALE_S, Health, Load, Scale, needed
 from federator.wire.services import SeenLoad, SeenReplica
 
 SOONEST_S = 0.5
@@ -38,7 +38,9 @@ class ServiceLoad:
         self.answered += seen.answered
         self.met += min(seen.met, seen.answered)
         self.told_at, self.rate, self.p95_s = now, seen.answered / seen.over_s, seen.p95_s
-        load = Load(now, seen.at_once, self.rate, seen.p95_s)
+        ready = sum(each.ready for each in seen.replicas)
+        load = Load(now, seen.at_once, seen.answered, min(seen.slow, seen.answered), ready)
+        load = load._replace(needed=needed(scale, [*self.loads, load]))
         self.loads = peaks([*self.loads, load], scale.down_after_s, now)
 
     def _tell_replicas(self, replicas: Iterable[SeenReplica], now: float) -> None:
@@ -67,18 +69,13 @@ class ServiceLoad:
 
 
 def peaks(loads: Iterable[Load], over_s: float, now: float) -> list[Load]:
-    """Loads of the last `over_s`: the newest as they are, of older ones the peak of each two-hundredth."""
+    """Loads of the last `over_s`: the newest as they are, of older ones the one of each two-hundredth that asked for most."""
     width_s, kept = over_s / PEAKS, list[Load]()
     for each in loads:
         if each.at < now - over_s - width_s:
             continue
-        if kept and each.at < now - 2 * UP_S and kept[-1].at // width_s == each.at // width_s:
-            kept[-1] = _peak(kept[-1], each)
+        if kept and each.at < now - SLOW_S and kept[-1].at // width_s == each.at // width_s:
+            kept[-1] = kept[-1]._replace(needed=max(kept[-1].needed, each.needed))
         else:
             kept.append(each)
     return kept
-
-
-def _peak(one: Load, other: Load) -> Load:
-    slowest = max((each.p95_s for each in (one, other) if each.p95_s is not None), default=None)
-    return Load(one.at, max(one.at_once, other.at_once), max(one.rate, other.rate), slowest)

@@ -24,6 +24,7 @@ from federator.model.rights import MAY_CHANGE, MAY_READ, Relation
 from federator.model.services import (
     Health,
     Replica,
+    Scaled,
     Service,
     Standing,
     scaled,
@@ -253,11 +254,10 @@ class Services:
             self._loads = {each: load for each, load in self._loads.items() if each in self._records.services}
         return self._loads.setdefault(key, ServiceLoad())
 
-    def scaled(self, service: Service, standings: list[Standing], now: float) -> tuple[int, str]:
+    def scaled(self, service: Service, now: float) -> Scaled:
         """How many replicas are wanted now, and why."""
         load = self.load(service_key(service.owner, service.name))
-        ready = sum(each.health is Health.READY for each in standings)
-        return scaled(service.scale, load.loads, service.wanted, ready, now)
+        return scaled(service.scale, load.loads, service.wanted, now)
 
     def standings(self, service: Service) -> list[Standing]:
         """Its replicas, as they are."""

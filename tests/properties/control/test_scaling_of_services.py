@@ -13,6 +13,7 @@ from federator.model.services import (
     Scale,
     Service,
     Standing,
+    needed,
     scaled,
     steps,
     weights,
@@ -28,38 +29,54 @@ SCALES = st.builds(
     st.none() | st.floats(0.01, 10),
 )
 LOADS = st.lists(
-    st.builds(Load, st.floats(0, 1000), st.floats(0, 500), st.floats(0, 100), st.none() | st.floats(0, 20)),
+    st.builds(Load, st.floats(0, 1000), st.floats(0, 500), st.integers(0, 100), st.integers(0, 9), st.integers(0, 30)),
     max_size=30,
-).map(lambda loads: sorted(loads, key=lambda each: each.at))
+).map(lambda loads: sorted(loads, key=lambda each: each.at))  # fmt: skip
 
 
-@given(SCALES, LOADS, st.integers(0, 30), st.integers(0, 30))
-def test_what_is_wanted_is_within_the_bounds(
-    scale: Scale, loads: list[Load], wanted: int, ready: int
-) -> None:
-    assert scale.least <= scaled(scale, loads, wanted, ready, 1000.0).replicas <= scale.most
+def told(scale: Scale, loads: list[Load]) -> list[Load]:
+    """As the dispatcher keeps them: each with what it asked for when it came."""
+    return [each._replace(needed=needed(scale, loads[: at + 1])) for at, each in enumerate(loads)]
+
+
+@given(SCALES, LOADS, st.integers(0, 30))
+def test_what_is_wanted_is_within_the_bounds(scale: Scale, loads: list[Load], wanted: int) -> None:
+    assert scale.least <= scaled(scale, told(scale, loads), wanted, 1000.0).replicas <= scale.most
 
 
 @given(SCALES, LOADS, st.integers(0, 30), st.floats(0, 200))
 def test_more_load_never_wants_fewer(scale: Scale, loads: list[Load], wanted: int, more: float) -> None:
-    loaded = [each._replace(at_once=each.at_once + more) for each in loads]
-    before, after = (scaled(scale, each, wanted, wanted, 1000.0) for each in (loads, loaded))
+    calm = [each._replace(slow=0) for each in loads]
+    loaded = [each._replace(at_once=each.at_once + more) for each in calm]
+    before, after = (scaled(scale, told(scale, each), wanted, 1000.0) for each in (calm, loaded))
     assert after.replicas >= before.replicas
 
 
 @given(SCALES, st.integers(1, 25), st.floats(1, 280))
 def test_fewer_are_wanted_only_after_the_time_that_is_said(scale: Scale, wanted: int, quiet_s: float) -> None:
     held = max(scale.least, min(scale.most, wanted))
-    quiet = [Load(1000.0 - quiet_s + step, 0.0, 0.0, None) for step in range(int(quiet_s) + 1)]
-    assert scaled(scale, quiet, wanted, wanted, 1000.0).replicas == held
-    long = [Load(1000.0 - step, 0.0, 0.0, None) for step in range(310, -1, -1)]
-    assert scaled(scale, long, wanted, wanted, 1000.0).replicas == scale.least
+    quiet = [Load(1000.0 - quiet_s + step, 0.0) for step in range(int(quiet_s) + 1)]
+    assert scaled(scale, told(scale, quiet), wanted, 1000.0).replicas == held
+    long = [Load(1000.0 - step, 0.0) for step in range(310, -1, -1)]
+    assert scaled(scale, told(scale, long), wanted, 1000.0).replicas == scale.least
 
 
 @given(SCALES, st.integers(0, 25))
 def test_without_a_gateway_the_number_stays(scale: Scale, wanted: int) -> None:
     held = max(scale.least, min(scale.most, wanted))
-    assert scaled(scale, [Load(0.0, 1000.0, 1.0, 9.0)], wanted, wanted, 1000.0).replicas == held
+    assert scaled(scale, told(scale, [Load(0.0, 1000.0)]), wanted, 1000.0).replicas == held
+
+
+def test_slow_answers_ask_for_one_more_once_they_are_more_than_chance() -> None:
+    scale = Scale(least=1, most=20, requests_per_replica=4, p95_latency_s=2.0)
+    loads = [Load(2.0 * at, 3.0, 10, 0, 3) for at in range(31)]
+    few = [*loads[:-1], loads[-1]._replace(slow=10)]
+    assert (needed(scale, few), needed(scale, few[-1:])) == (1, 1)
+    many = [*loads[:-3], *(each._replace(slow=10) for each in loads[-3:])]
+    assert needed(scale, many) == 4
+    assert needed(scale, [each._replace(at_once=13.0) for each in many]) == 4, "for the load, not beside it"
+    fourth = [*many, Load(62.0, 3.0, 10, 10, 4)]
+    assert needed(scale, fourth) == 1, "what was slow with three ready says nothing of four"
 
 
 def service(**fields: object) -> Service:
