@@ -97,6 +97,8 @@ class GatewayReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """POST /v1/gateway: what a gateway has seen of the caller's services; the answer says where to send requests from now on."""
 
     loads: Annotated[tuple[SeenLoad, ...], Meta(max_length=1000)] = ()
+    gateway: Annotated[str, Meta(max_length=64)] = ""
+    """Which gateway it is, where its owner has several: their loads are added up."""
 
 
 class RoutedReplica(msgspec.Struct, frozen=True):

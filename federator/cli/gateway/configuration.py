@@ -9,6 +9,8 @@ DOOR = "door"
 """The server that is used while no replica is ready: there the gateway itself holds requests until one is."""
 HOLD_S = 300
 """So long a request waits for a replica."""
+AGAIN_S = 5
+"""After so long whoever got 503 may ask again."""
 ANSWER_S = 3600
 """So long a replica may be silent before it answers, or while it does."""
 
@@ -27,7 +29,7 @@ def configuration(
     services: Sequence[RoutedService], ports: Mapping[str, int], folder: Path, *, bind: str, hosts: str
 ) -> str:
     """What HAProxy is to do. `ports`: where each service is found; `hosts`: an address and port where all are, each by its name as the first part of the host; empty: none."""
-    parts = [_ALL.format(folder=folder, hold=HOLD_S, answer=ANSWER_S)]
+    parts = [_ALL.format(folder=folder, hold=HOLD_S, answer=ANSWER_S, again=AGAIN_S)]
     if hosts:
         lines = [
             f"    use_backend {each.name} if {{ req.hdr(host),field(1,.) -i {each.name} }}"
@@ -84,4 +86,5 @@ defaults
     timeout check 5s
     timeout client {answer}s
     timeout server {answer}s
-    timeout queue {hold}s"""
+    timeout queue {hold}s
+    http-error status 503 content-type text/plain string "no replica answers: ask again" hdr Retry-After {again}"""

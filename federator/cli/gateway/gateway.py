@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 import signal
 import sys
 import time
@@ -166,7 +167,16 @@ class Gateway:
                     replicas,
                 )
             )
-        return GatewayReport(tuple(loads))
+        return GatewayReport(tuple(loads), self._name())
+
+    def _name(self) -> str:
+        """What the dispatcher tells it by from others: chosen once for a folder, by chance."""
+        path = self._folder / "name"
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_text().strip()
+        name = secrets.token_hex(8)
+        path.write_text(name)
+        return name
 
     def close(self) -> None:
         """Take no more connections; HAProxy goes on."""

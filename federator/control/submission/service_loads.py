@@ -3,51 +3,81 @@
 Of long times the peaks are kept, some two hundred for each service: whether fewer replicas would have done is a question about peaks.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from federator.model.services import SLOW_S, STALE_S, Health, Load, Scale, needed
-from federator.wire.services import SeenLoad, SeenReplica
+from federator.model.services import SLOW_S, STALE_S, UP_S, Health, Load, Scale, needed
+from federator.wire.services import SeenLoad
 
 SOONEST_S = 0.5
 """A report that comes sooner after the last one is not counted as a load."""
 FAILING_S = 15.0
 """A replica that was ready fails once no gateway has found it so for so long."""
 PEAKS = 200
+MOST_GATEWAYS = 16
+"""Of one owner at a time: what more of them tell is not counted."""
+
+
+class _Told(NamedTuple):
+    """The last report of a gateway."""
+
+    at: float
+    seen: SeenLoad
 
 
 @dataclass
 class ServiceLoad:
-    """Of one service."""
+    """Of one service, from all gateways that send it requests."""
 
     loads: list[Load] = field(default_factory=list)
     answered: int = 0
     met: int = 0
     told_at: float = float("-inf")
-    rate: float = 0.0
-    p95_s: float | None = None
     ready_at: dict[str, float] = field(default_factory=dict)
     """When each replica was last found ready, by its job."""
-    at_once: dict[str, int] = field(default_factory=dict)
+    _gateways: dict[str, _Told] = field(default_factory=dict)
 
-    def tell(self, seen: SeenLoad, scale: Scale, now: float) -> None:
-        """A gateway has seen that."""
-        self._tell_replicas(seen.replicas, now)
-        if now - self.told_at < SOONEST_S:
+    def tell(self, gateway: str, seen: SeenLoad, scale: Scale, now: float) -> None:
+        """A gateway has seen that. What it works on counts beside what the others have told in the last seconds."""
+        former = self._gateways.pop(gateway, None)
+        others = {name: each for name, each in self._gateways.items() if now - each.at < UP_S}
+        if len(others) >= MOST_GATEWAYS:
+            return
+        soon = former is not None and now - former.at < SOONEST_S
+        self._gateways = others | {gateway: _Told(former.at if former and soon else now, seen)}
+        known = self.at_once
+        self.ready_at = {job: at for job, at in self.ready_at.items() if job in known}
+        self.ready_at |= {each.job: now for each in seen.replicas if each.ready}
+        self.told_at = now
+        if soon:
             return
         self.answered += seen.answered
         self.met += min(seen.met, seen.answered)
-        self.told_at, self.rate, self.p95_s = now, seen.answered / seen.over_s, seen.p95_s
-        ready = sum(each.ready for each in seen.replicas)
-        load = Load(now, seen.at_once, seen.answered, min(seen.slow, seen.answered), ready)
+        at_once = sum(each.seen.at_once for each in self._gateways.values())
+        ready = {each.job for told in self._gateways.values() for each in told.seen.replicas if each.ready}
+        load = Load(now, at_once, seen.answered, min(seen.slow, seen.answered), len(ready))
         load = load._replace(needed=needed(scale, [*self.loads, load]))
         self.loads = peaks([*self.loads, load], scale.down_after_s, now)
 
-    def _tell_replicas(self, replicas: Iterable[SeenReplica], now: float) -> None:
-        known = {each.job for each in replicas}
-        self.ready_at = {job: at for job, at in self.ready_at.items() if job in known}
-        self.ready_at |= {each.job: now for each in replicas if each.ready}
-        self.at_once = {each.job: each.at_once for each in replicas}
+    @property
+    def at_once(self) -> Counter[str]:
+        """Requests that each replica works on, by its job."""
+        found = Counter[str]()
+        for told in self._gateways.values():
+            found.update({each.job: each.at_once for each in told.seen.replicas})
+        return found
+
+    @property
+    def rate(self) -> float:
+        """Requests answered per second."""
+        return sum(each.seen.answered / each.seen.over_s for each in self._gateways.values())
+
+    @property
+    def p95_s(self) -> float | None:
+        """Within so long 95 of a hundred were answered, at the gateway where it took longest."""
+        return max((t.seen.p95_s for t in self._gateways.values() if t.seen.p95_s is not None), default=None)
 
     def health(self, job: str, now: float) -> Health:
         """Of a replica whose job runs. Without a gateway it is taken to be ready."""

@@ -222,7 +222,9 @@ class Services:
         for seen in report.loads:
             service = own.get(seen.service)
             if service is not None:
-                self.load(service_key(service.owner, service.name)).tell(seen, service.scale, now)
+                self.load(service_key(service.owner, service.name)).tell(
+                    report.gateway, seen, service.scale, now
+                )
         return Routed(tuple(self._routed(own[name]) for name in sorted(own)))
 
     def _routed(self, service: Service) -> RoutedService:

@@ -40,7 +40,7 @@ class Federator:
     def wanted(self, seen: SeenLoad, active: int, now_s: float) -> int:
         """As the loop of replicas decides."""
         del active
-        self._load.tell(seen, self._scale, now_s)
+        self._load.tell("", seen, self._scale, now_s)
         self._wanted = scaled(self._scale, self._load.loads, self._wanted, now_s).replicas
         return self._wanted
 

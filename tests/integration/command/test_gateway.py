@@ -53,14 +53,15 @@ for each in pathlib.Path("/proc").glob("[0-9]*"):
 class Gateway:
     """`federator gateway` in a folder."""
 
-    def __init__(self, federation: Federation, folder: Path) -> None:
+    def __init__(self, federation: Federation, folder: Path, ports: str = "18100-18199") -> None:
         self.federation = federation
         self.folder = folder
+        self.range = ports
         self.process = self.start()
         self.ports: dict[str, int] = {}
 
     def start(self) -> "subprocess.Popen[bytes]":
-        return self.federation.serve("federator", "gateway", "-d", str(self.folder), "--ports", "18100-18199")
+        return self.federation.serve("federator", "gateway", "-d", str(self.folder), "--ports", self.range)
 
     def kill(self) -> None:
         self.process.kill()
@@ -69,6 +70,20 @@ class Gateway:
     def port(self, service: str) -> int:
         lines = (self.folder / "ports").read_text().splitlines() if (self.folder / "ports").exists() else []
         return next((int(line.split()[1]) for line in lines if line.split()[0] == service), 0)
+
+    def retry_after(self, service: str) -> str | None:
+        """What an answer without a replica says."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port(service), timeout=PATIENCE_S)
+        try:
+            connection.request("GET", "/")
+            answer = connection.getresponse()
+            return (
+                answer.headers["Retry-After"]
+                if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE
+                else None
+            )
+        finally:
+            connection.close()
 
     def ask(self, service: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port(service), timeout=PATIENCE_S)
@@ -193,6 +208,7 @@ def test_a_request_waits_for_the_first_replica_and_a_new_gateway_takes_over(
         assert gateway.ask("lazy")[0] == 200
         proxy = (gateway.folder / "haproxy.pid").read_text()
         gateway.kill()
+        wait_until(lambda: gateway.retry_after("lazy") == "5", "a 503 that says when to ask again")
         gateway.process = gateway.start()
         wait_until(lambda: gateway.ask("lazy")[0] == 200, "answers again")
         assert (gateway.folder / "haproxy.pid").read_text() == proxy
@@ -211,3 +227,23 @@ def test_a_changed_file_takes_over_without_a_gap_and_a_canary_gets_its_part(
         assert set(load.answers) == {200}, load.answers
         assert gateway.ask("changing")[1].startswith("two")
         assert shown(federation, "changing")["service"]["revision"] == 2
+
+
+def test_two_gateways_serve_one_service_and_one_of_them_may_end(
+    gateway: Gateway, federation: Federation
+) -> None:
+    target = {"requests_per_replica": 4, "down_after": "1h"}
+    with (
+        service(federation, "both", replicas={"min": 1, "max": 2}, target=target),
+        tempfile.TemporaryDirectory(prefix="gw", dir="/tmp") as folder,
+    ):
+        other = Gateway(federation, Path(folder), "18200-18299")
+        try:
+            for each in (gateway, other):
+                each.until_found("both")
+            with Load(gateway, "both", 3) as one, Load(other, "both", 3) as two:
+                wait_until(lambda: shown(federation, "both")["service"]["wanted"] == 2, "both loads to count")
+            assert set(one.answers) == set(two.answers) == {200}
+        finally:
+            other.end()
+        assert gateway.ask("both")[0] == 200

@@ -54,7 +54,14 @@ async def pass_time(world: World, seconds: float, at_once: float = 0.0, p95_s: f
     return routed
 
 
-def tell(world: World, at_once: float = 0.0, p95_s: float | None = None, *, ready: bool = True) -> Routed:
+def tell(
+    world: World,
+    at_once: float = 0.0,
+    p95_s: float | None = None,
+    *,
+    ready: bool = True,
+    gateway: str = "one",
+) -> Routed:
     answered = 20 if at_once else 0
     slow = answered if p95_s is not None and p95_s > 2 else 0
     running = [each.job for each in detail(world).replicas if each.health not in ("waiting", "gone")]
@@ -68,7 +75,7 @@ def tell(world: World, at_once: float = 0.0, p95_s: float | None = None, *, read
         p95_s,
         tuple(SeenReplica(job, ready) for job in running),
     )
-    return world.core.services.tell(ADA, GatewayReport((seen,)))
+    return world.core.services.tell(ADA, GatewayReport((seen,), gateway))
 
 
 def service(world: World) -> Service:
@@ -115,6 +122,23 @@ async def test_more_load_brings_more_replicas_and_less_takes_them_away_later() -
     assert [str(job.status) for job in jobs(world)].count("RUNNING") == 1
     assert [str(job.status) for job in jobs(world)].count("CANCELLED") == 2
     assert detail(world).service.attained == 1.0
+
+
+async def test_the_loads_of_several_gateways_are_added_up() -> None:
+    world = await a_world()
+    for _ in range(5):
+        world.clock.advance(2.0)
+        tell(world, 6.0, gateway="one")
+        tell(world, 5.0, gateway="two")
+        await settle(world)
+    assert len(active(world)) == 3
+    assert detail(world).service.rate == 20.0
+    tell(world, ready=False, gateway="two")
+    await settle(world)
+    assert {each.health for each in active(world)} == {"ready"}, "one of them finds it so"
+    await pass_time(world, 20, at_once=6.0)
+    newest = world.core.services.load("ada/chat").loads[-1]
+    assert newest.at_once == 6.0, "a gateway that has ended counts no more"
 
 
 async def test_slow_answers_bring_more_too() -> None:
