@@ -160,6 +160,7 @@ def _show(detail: ServiceDetail, now: float, output: Output) -> None:
             ("replicas", f"{row.ready} ready, {row.wanted} wanted, {row.least} to {row.most}"),
             ("because", plain(row.because)),
             ("revision", _revision(row) + (f", before it {detail.former}" if detail.former else "")),
+            ("rolled back", detail.fault),
             ("port", f"{detail.port or 'auto'}, ready by {detail.ready_path or 'a connection'}"),
             ("target", target),
             ("requests", "" if row.rate is None else f"{row.rate:.1f} per second, p95 {_latency(row.p95_s)}"),

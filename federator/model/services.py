@@ -28,6 +28,8 @@ IDLE = 0.05
 """Fewer requests at a time than that, on average, are none."""
 BACKOFF_S, MOST_BACKOFF_S = 5.0, 300.0
 """Between replicas that end by themselves: doubled each time, up to the second."""
+USUAL_ERRORS, LEAST_ERRORS = 0.01, 3
+"""Of a canary's answers that part may be errors whatever the former's are, and so many are no proof yet below the second."""
 PORTS = range(20_000, 30_000)
 """Of these each replica of a service with `port: auto` has one: below those that systems give to outgoing connections."""
 DRAINED_S = 5.0
@@ -104,6 +106,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """So many in a row have ended before one was ready,"""
     again_at: float = 0.0
     """and none is started before."""
+    fault: str = ""
+    """For what its last canary was rolled back without anybody's word; empty: it was not."""
     said: str = ""
     """What keeps a replica from being submitted; empty: nothing."""
     created_at: float
@@ -228,6 +232,10 @@ class Standing(NamedTuple):
     """It works on no request, as far as a gateway has told."""
     ended: bool = False
     """Of one that is gone: by itself, not because it was told to."""
+    answered: int = 0
+    """Requests, as far as gateways have told,"""
+    errors: int = 0
+    """and of those, with an error of the server."""
 
 
 class Steps(NamedTuple):
@@ -321,6 +329,50 @@ def ended(service: Service, now: float) -> Service:
     """The service once a replica has ended by itself: the next one waits a little, and longer each time."""
     wait_s = min(MOST_BACKOFF_S, BACKOFF_S * 2.0**service.failures)
     return replace(service, failures=min(service.failures + 1, 10), again_at=now + wait_s)
+
+
+def rolled_back(service: Service, now: float, fault: str = "") -> Service:
+    """At its former revision, which there must be. The replicas of a canary are sent nothing more, at once; those of an update that was done go as others take their place."""
+    assert service.former is not None
+    new = service.revision.number if service.canary else None
+    return replace(
+        service,
+        revision=service.former,
+        former=None if service.canary else service.revision,
+        canary=0,
+        replicas=tuple(
+            replace(each, drained_at=now) if each.revision == new and each.drained_at is None else each
+            for each in service.replicas
+        ),
+        fault=fault,
+        failures=0,
+        again_at=0.0,
+        changed_at=now,
+    )
+
+
+def fault(service: Service, standings: Sequence[Standing]) -> str:
+    """What is wrong with the canary; empty: nothing, or there is none.
+
+    A replica of it has ended by itself, or is ready no more while all of the former are; or more of its answers are errors of the server than of the former's, by more than
+    twice the standard deviation, a hundredth being nobody's fault.
+    """
+    former = service.former
+    if not service.canary or former is None:
+        return ""
+    new = [each for each in standings if each.replica.revision == service.revision.number]
+    old = [each for each in standings if each.replica.revision == former.number]
+    if any(each.ended for each in new):
+        return "a replica of it has ended"
+    failing = any(each.health is Health.FAILING for each in old)
+    if not failing and any(each.health is Health.FAILING for each in new):
+        return "a replica of it is no longer ready"
+    answered, errors = (sum(each.answered for each in new), sum(each.errors for each in new))
+    usual = sum(each.errors for each in old) / max(1, sum(each.answered for each in old))
+    expected = answered * max(usual, USUAL_ERRORS)
+    if errors >= LEAST_ERRORS and errors > expected + 2 * sqrt(expected):
+        return f"{errors} of its {answered} answers were errors, {100 * usual:.2g} % of the former's"
+    return ""
 
 
 def weights(service: Service, ready: dict[int, int]) -> dict[int, int]:

@@ -57,11 +57,16 @@ class ServiceDetail(msgspec.Struct, frozen=True, kw_only=True):
     ready_path: str = ""
     former: int | None = None
     """The revision to which a rollback returns."""
+    fault: str = ""
+    """For what its last canary was rolled back without anybody's word; empty: it was not."""
     replicas: tuple[ReplicaRow, ...] = ()
     created_at: float = 0.0
     changed_at: float = 0.0
     file: dict[str, Any] | None = None
     """The job file of a replica; None for those who may not read what it runs."""
+
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 
 
 class SeenReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,9 +76,10 @@ class SeenReplica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ready: bool
     at_once: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Requests that it works on."""
-
-
-Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+    answered: Count = 0
+    """Since the gateway last told,"""
+    errors: Count = 0
+    """and of those, with an error of the server, or with none."""
 
 
 class SeenLoad(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

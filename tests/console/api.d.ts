@@ -1938,6 +1938,7 @@ declare namespace Api {
     port: number;
     ready_path: string;
     former: number | null;
+    fault: string;
     replicas: Array<ReplicaRow>;
     created_at: number;
     changed_at: number;

@@ -75,7 +75,7 @@ global
 defaults
     mode http
     log global
-    log-format "%b %ST %Ta"
+    log-format "%b %s %ST %Ta"
     balance leastconn
     http-reuse safe
     option redispatch 1

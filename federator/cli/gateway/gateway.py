@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from msgspec.structs import replace
 
 from federator.cli.gateway.configuration import configuration
-from federator.cli.gateway.haproxy import Haproxy
+from federator.cli.gateway.haproxy import Answers, Haproxy
 from federator.cli.gateway.routes import Route
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client
@@ -164,10 +165,14 @@ class Gateway:
                     answers.met(within_s),
                     answers.slow(within_s),
                     answers.p95_s(),
-                    replicas,
+                    tuple(self._answered(name, each, answers) for each in replicas),
                 )
             )
         return GatewayReport(tuple(loads), self._name())
+
+    def _answered(self, service: str, replica: SeenReplica, answers: Answers) -> SeenReplica:
+        slot = self._routes[service].slot(replica.job)
+        return replace(replica, answered=answers.slots[slot], errors=answers.slot_errors[slot])
 
     def _name(self) -> str:
         """What the dispatcher tells it by from others: chosen once for a folder, by chance."""

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -30,11 +30,18 @@ class Answers:
         self.count = 0
         self.errors = 0
         self.seconds: deque[float] = deque(maxlen=MOST_ANSWERS)
+        self.slots = Counter[str]()
+        """How many by which slot,"""
+        self.slot_errors = Counter[str]()
+        """and how many of those with an error."""
 
-    def add(self, status: int, seconds: float) -> None:
+    def add(self, slot: str, status: int, seconds: float) -> None:
         """One was."""
+        wrong = status >= SERVER_ERROR or status < 0
         self.count += 1
-        self.errors += status >= SERVER_ERROR or status < 0
+        self.errors += wrong
+        self.slots[slot] += 1
+        self.slot_errors[slot] += wrong
         self.seconds.append(seconds)
 
     def p95_s(self) -> float | None:
@@ -72,11 +79,11 @@ class _Log(asyncio.DatagramProtocol):
         self._answers = answers
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        """A line: service, status, milliseconds."""
+        """A line: service, slot, status, milliseconds."""
         del addr
         words = data.decode("ascii", "replace").split()
         with contextlib.suppress(ValueError, IndexError):
-            self._answers.setdefault(words[0], Answers()).add(int(words[1]), int(words[2]) / 1000)
+            self._answers.setdefault(words[0], Answers()).add(words[1], int(words[2]), int(words[3]) / 1000)
 
 
 class Haproxy:
@@ -106,6 +113,12 @@ class Haproxy:
     def answers(self, service: str) -> Answers:
         """What was answered since this was last asked."""
         return self._answers.pop(service, Answers())
+
+    def forget(self, service: str, slot: str) -> None:
+        """Nothing was answered by that slot: another replica is behind it from now on."""
+        answers = self._answers.get(service)
+        if answers is not None:
+            del answers.slots[slot], answers.slot_errors[slot]
 
     async def load(self, text: str) -> bool:
         """Have it work by that configuration; whether it did not before. Connections that are established stay. Raises `Invalid` for one that HAProxy refuses, `Unavailable` where it is not installed or does not start."""

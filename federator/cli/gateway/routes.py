@@ -72,6 +72,7 @@ class Route:
         if slot is None:
             return
         self._slots[slot] = replica
+        self._haproxy.forget(self.service.name, slot)
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._through(replica, reader, writer)
@@ -109,6 +110,10 @@ class Route:
 
     def _cut(self, slot: str) -> str:
         return f"shutdown sessions server {self.service.name}/{slot}"
+
+    def slot(self, job: str) -> str:
+        """Behind which that replica is; empty: none."""
+        return next((name for name, each in self._slots.items() if each is not None and each.job == job), "")
 
     async def note(self, seen: Seen) -> dict[str, tuple[bool, int]]:
         """What HAProxy sees of its slots; by job, whether it is ready and how many requests it works on."""

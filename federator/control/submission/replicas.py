@@ -21,7 +21,7 @@ from federator.control.submission.services import Services
 from federator.kernel.errors import FederatorError, Forbidden
 from federator.kernel.ids import content_hash
 from federator.model.jobs import Job
-from federator.model.services import Health, Replica, Revision, Service, ended, steps
+from federator.model.services import Health, Replica, Revision, Service, ended, fault, rolled_back, steps
 from federator.telemetry import METRICS
 from federator.wire.http import JobAction
 from federator.wire.jobfile import JobRequest, read_job
@@ -105,6 +105,11 @@ class Replicas:
         changes, now = Changes(), self._event_writer.clock.now()
         former = service = self._records.services[key]
         standings = self.services.standings(service)
+        if wrong := fault(service, standings):
+            what = f"roll back service {service.name}: {wrong}"
+            self._event_writer.act(changes, "federator", what, queue=service.queue, owner=service.owner)
+            service = rolled_back(service, now, wrong)
+            standings = self.services.standings(service)
         wanted, because = self.services.scaled(service, now)
         if wanted != service.wanted:
             service = replace(service, wanted=wanted, because=because)

@@ -27,6 +27,13 @@ class _Told(NamedTuple):
     seen: SeenLoad
 
 
+class Answers(NamedTuple):
+    """Of one replica, since it is known."""
+
+    answered: int = 0
+    errors: int = 0
+
+
 @dataclass
 class ServiceLoad:
     """Of one service, from all gateways that send it requests."""
@@ -37,6 +44,8 @@ class ServiceLoad:
     told_at: float = float("-inf")
     ready_at: dict[str, float] = field(default_factory=dict)
     """When each replica was last found ready, by its job."""
+    answers: dict[str, Answers] = field(default_factory=dict)
+    """Of each replica, by its job."""
     _gateways: dict[str, _Told] = field(default_factory=dict)
 
     def tell(self, gateway: str, seen: SeenLoad, scale: Scale, now: float) -> None:
@@ -53,6 +62,10 @@ class ServiceLoad:
         self.told_at = now
         if soon:
             return
+        self.answers = {job: each for job, each in self.answers.items() if job in known}
+        for each in seen.replicas:
+            so_far = self.answers.get(each.job, Answers())
+            self.answers[each.job] = Answers(so_far.answered + each.answered, so_far.errors + each.errors)
         self.answered += seen.answered
         self.met += min(seen.met, seen.answered)
         at_once = sum(each.seen.at_once for each in self._gateways.values())

@@ -16,7 +16,7 @@ from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.shares import Limit, Shares
 from federator.control.submission.acceptance import Acceptance
-from federator.control.submission.service_loads import ServiceLoad
+from federator.control.submission.service_loads import Answers, ServiceLoad
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
@@ -27,6 +27,7 @@ from federator.model.services import (
     Scaled,
     Service,
     Standing,
+    rolled_back,
     scaled,
     service_key,
     weights,
@@ -131,6 +132,7 @@ class Services:
             revision=replace(asked.revision, number=newest + 1),
             former=former.revision,
             canary=canary,
+            fault="",
             failures=0,
             again_at=0.0,
             changed_at=now,
@@ -162,16 +164,7 @@ class Services:
                 raise Conflict(
                     f"{present.name} has no former revision", remedy="apply the file that is wanted"
                 )
-            former = None if present.canary else present.revision
-            return replace(
-                present,
-                revision=present.former,
-                former=former,
-                canary=0,
-                failures=0,
-                again_at=0.0,
-                changed_at=now,
-            )
+            return rolled_back(present, now)
 
         return await self._change(caller, service, "roll back", returned)
 
@@ -274,12 +267,15 @@ class Services:
         if job.status is not JobStatus.RUNNING or placement is None:
             return Standing(replica, Health.WAITING)
         load = self.load(service_key(service.owner, service.name))
+        answers = load.answers.get(replica.job, Answers())
         return Standing(
             replica,
             load.health(replica.job, now),
             placement.site,
             placement.price_usd_gpu_h * placement.gpus_per_node * placement.nodes,
             idle=not load.stale(now) and not load.at_once.get(replica.job),
+            answered=answers.answered,
+            errors=answers.errors,
         )
 
     # -- what people are shown -------------------------------------------------------------------------------------------
@@ -348,6 +344,7 @@ class Services:
             port=service.revision.port,
             ready_path=service.revision.ready_path,
             former=None if service.former is None else service.former.number,
+            fault=service.fault,
             replicas=tuple(self._replica(each) for each in standings if each.health is not Health.GONE),
             created_at=service.created_at,
             changed_at=service.changed_at,

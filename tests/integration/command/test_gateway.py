@@ -29,7 +29,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path != "/health":
             time.sleep(0.1)
         said = (WORD + " " + os.environ["PORT"]).encode()
-        self.send_response(200)
+        self.send_response(500 if WORD == "bad" and self.path != "/health" else 200)
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()
         self.wfile.write(said)
@@ -227,6 +227,21 @@ def test_a_changed_file_takes_over_without_a_gap_and_a_canary_gets_its_part(
         assert set(load.answers) == {200}, load.answers
         assert gateway.ask("changing")[1].startswith("two")
         assert shown(federation, "changing")["service"]["revision"] == 2
+
+
+def test_a_canary_with_errors_is_rolled_back_and_asked_no_more(
+    gateway: Gateway, federation: Federation
+) -> None:
+    with service(federation, "tried", replicas=1):
+        gateway.until_found("tried")
+        with Load(gateway, "tried", 2) as load:
+            wait_until(lambda: load.answers[200], "answers")
+            apply(federation, "tried", "bad", "--canary", "50", replicas=1)
+            wait_until(lambda: shown(federation, "tried")["fault"], "the canary to be rolled back")
+            wait_until(lambda: len(shown(federation, "tried")["replicas"]) == 1, "it to go")
+        assert 500 in load.answers
+        assert "answers were errors" in shown(federation, "tried")["fault"]
+        assert {gateway.ask("tried")[0] for _ in range(5)} == {200}
 
 
 def test_two_gateways_serve_one_service_and_one_of_them_may_end(

@@ -17,6 +17,7 @@ from federator.wire.services import (
     ServiceDetail,
 )
 from tests.support.dispatch import ADA, ADMIN, BOB, World, make_world
+from tests.unit.control.series_story import ledger
 
 FILE: dict[str, Any] = {
     "kind": "service", "name": "chat", "run": "serve", "port": 8000, "resources": {"gpus": 1}, "replicas": {"min": 1, "max": 4},
@@ -61,20 +62,16 @@ def tell(
     *,
     ready: bool = True,
     gateway: str = "one",
+    errors: tuple[int, ...] = (),
 ) -> Routed:
     answered = 20 if at_once else 0
     slow = answered if p95_s is not None and p95_s > 2 else 0
-    running = [each.job for each in detail(world).replicas if each.health not in ("waiting", "gone")]
-    seen = SeenLoad(
-        "chat",
-        at_once,
-        2.0,
-        answered,
-        answered - slow,
-        slow,
-        p95_s,
-        tuple(SeenReplica(job, ready) for job in running),
+    running = [each for each in detail(world).replicas if each.health not in ("waiting", "gone")]
+    replicas = tuple(
+        SeenReplica(each.job, ready, answered=10, errors=10 if each.revision in errors else 0)
+        for each in running
     )
+    seen = SeenLoad("chat", at_once, 2.0, answered, answered - slow, slow, p95_s, replicas)
     return world.core.services.tell(ADA, GatewayReport((seen,), gateway))
 
 
@@ -217,6 +214,53 @@ async def test_the_same_file_again_changes_nothing() -> None:
     assert (await apply(world)).service.revision == 1
     assert service(world) == before
     assert (await apply(world, replicas=3)).service.revision == 1
+
+
+async def a_canary() -> World:
+    world = await a_world(replicas=4)
+    await pass_time(world, 4)
+    await apply(world, canary=25, replicas=4, run="serve --bad")
+    await pass_time(world, 20)
+    assert sorted(each.revision for each in active(world)) == [1, 1, 1, 2]
+    return world
+
+
+async def test_a_canary_with_more_errors_is_rolled_back_at_once() -> None:
+    world = await a_canary()
+    world.clock.advance(2.0)
+    tell(world, errors=(1, 2))
+    await settle(world)
+    assert service(world).canary == 25, "the former has as many"
+    (bad,) = (each.job for each in detail(world).replicas if each.revision == 2)
+    world.clock.advance(2.0)
+    tell(world, errors=(2,))
+    await world.core.replicas.look()
+    assert (service(world).canary, service(world).revision.number) == (0, 1)
+    assert "answers were errors" in detail(world).fault
+    assert {each.job: each.weight for each in tell(world).services[0].replicas}[bad] == 0
+    await pass_time(world, 20)
+    assert [each.revision for each in active(world)] == [1, 1, 1, 1]
+    said = [entry.what async for entry in ledger(world)]
+    assert f"roll back service chat: {detail(world).fault}" in said
+
+
+@pytest.mark.parametrize("how", ["ends", "is not ready"])
+async def test_a_canary_whose_replica_fails_is_rolled_back_at_once(how: str) -> None:
+    world = await a_canary()
+    (bad,) = (each.job for each in active(world) if each.revision == 2)
+    if how == "ends":
+        await world.sites["lab"].finish(bad)
+    else:
+        for _ in range(9):
+            world.clock.advance(2.0)
+            seen = tuple(SeenReplica(each.job, each.job != bad) for each in detail(world).replicas)
+            world.core.services.tell(ADA, GatewayReport((SeenLoad("chat", replicas=seen),), "one"))
+            await world.core.replicas.look()
+    await settle(world)
+    assert (service(world).canary, service(world).revision.number) == (0, 1)
+    assert detail(world).fault.startswith("a replica of it")
+    await apply(world, replicas=4, run="serve --better")
+    assert not detail(world).fault
 
 
 async def test_a_canary_has_its_part_until_it_is_promoted_or_rolled_back() -> None:
