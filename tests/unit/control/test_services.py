@@ -190,6 +190,25 @@ async def test_one_that_is_no_longer_ready_is_replaced() -> None:
     assert len(active(world)) == 1
 
 
+async def test_the_share_of_a_site_that_is_lost_moves() -> None:
+    """The site is silent, so nobody knows that its replicas have ended: that requests do not reach them is enough."""
+    world = await a_world(replicas=2)
+    await pass_time(world, 4)
+    assert [each.site for each in active(world)] == ["lab", "lab"]
+    await world.add_site("spare", gpus=8)
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
+    world.sites.pop("lab")
+    for _ in range(15):
+        world.clock.advance(2.0)
+        rows = [each for each in detail(world).replicas if each.health != "waiting"]
+        seen = tuple(SeenReplica(each.job, each.site == "spare") for each in rows)
+        world.core.services.tell(ADA, GatewayReport((SeenLoad("chat", replicas=seen),), "one"))
+        await settle(world)
+    assert [(each.site, each.health) for each in active(world)] == [("spare", "ready")] * 2
+    weights = {each.job: each.weight for each in tell(world).services[0].replicas}
+    assert {weights[each.job] for each in active(world)} == {100}
+
+
 async def test_a_changed_file_takes_the_place_of_the_former_and_back() -> None:
     world = await a_world(replicas=2)
     await pass_time(world, 4)
