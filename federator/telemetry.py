@@ -212,12 +212,12 @@ CATALOGUE = (
     Metric(
         "federator_decision_gap_ratio",
         MetricType.GAUGE,
-        "How far the last decision that was certified is above the proven bound, as a part of it: 0.01 is one per cent; see `turn.certify_every`.",
+        "How far the last decision that was certified is above what no plan of the linear model costs less than, as a part of that: 0.01 is one per cent; see `turn.certify_every`.",
     ),
     Metric(
         "federator_decision_bound_usd",
         MetricType.GAUGE,
-        "That bound: no plan of the model for what was seen then costs less.",
+        "What no plan at all for what was seen then costs less than, in USD.",
     ),
     Metric("federator_turn_seconds", MetricType.HISTOGRAM, "Real seconds that a turn took."),
     Metric(

@@ -113,7 +113,11 @@ def _verdict(told: ToldDecision, now: float) -> list[tuple[str, str]]:
     """What was decided on which grounds, and how well."""
     plan, proof = told.plan, told.row.proof
     stages = ", ".join(s.stage if s.completed else f"{s.stage} (not completed)" for s in plan.stages)
-    above = f"{100 * proof.gap:.2f} % above the proven bound of {usd(proof.bound_usd)}" if proof else ""
+    above = (
+        f"{100 * proof.gap:.2f} % above the model's bound; no plan costs less than {usd(proof.bound_usd)}"
+        if proof
+        else ""
+    )
     looked_at = [
         counted(told.row.jobs, "waiting job"),
         counted(told.pools, "pool"),

@@ -143,7 +143,7 @@ def _proven(plan: PlanFile, verdict: "Verdict", wrong: list[str]) -> str:
     if found is None:
         return "not proven: the model is not solved within its limit"
     above = "no gap to tell" if found.gap is None else f"decision gap {100 * found.gap:.2f} %"
-    told = f"{above} over the proven bound of {usd(found.bound_usd)}"
+    told = f"{above} over the model's bound of {usd(found.model_usd)}; no plan costs less than {usd(found.bound_usd)}"
     fields = ", ".join(name.removeprefix("certificate.") for name in wrong)
     return f"{told}; not what the plan says: {fields}" if fields else f"{told}, as the plan says"
 

@@ -39,7 +39,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """How good a decision was: no plan of the model costs less than the bound; the gap is what it costs at best above that, as a part of it."""
+    """How good a decision was: no plan costs less than the bound; the gap is what the decision costs at best above what no plan of the linear model costs less than, as a part of that."""
 
     bound_usd: float
     gap: float

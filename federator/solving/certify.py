@@ -1,6 +1,9 @@
-"""How good a plan's decisions of now are: the best fluid future that they leave, over a bound that no plan of the model can beat.
+"""How good a plan's decisions of now are: the best fluid future that they leave, over a bound that no plan of the model can beat; and what no plan at all costs less than.
 
-The bound is near the linear relaxation's, and it is proven by prices with plain arithmetic: whatever prices a solver answers, the sum made here is
+The model expects who starts later some minutes into a bucket, where a schedule may start him at once, so a plan may be cheaper than all of the model: its bound judges decisions,
+which are priced by it as well, and not plans. What holds for each plan, as the evaluator prices it, is far lower (`least`).
+
+The model's bound is near the linear relaxation's, and it is proven by prices with plain arithmetic: whatever prices a solver answers, the sum made here is
 below every plan of the model. So a certificate needs no trust in the solver that found the prices. The best future is a plan of the relaxation that was
 found among some of its columns, so it may be a little too dear, never too cheap: the gap is at most what is told. How both are found quickly: `column_generation`.
 """
@@ -15,6 +18,7 @@ from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns
 from federator.planning.scheduling.objective import Evaluator
 from federator.solving import column_generation, parts
+from federator.solving.least import least_usd
 from federator.solving.packed import pack
 
 Floats = NDArray[np.float64]
@@ -26,9 +30,10 @@ ALL_COLUMNS = 20_000
 
 @dataclass(frozen=True)
 class Certified:
-    """A proven bound, the best plan known of the model where all is fluid, what the decisions of now come to at best, and the model's size. USD."""
+    """What no plan costs less than, and what none of the model does; the best plan known of the model where all is fluid; what the decisions of now come to at best; the model's size. USD."""
 
     bound_usd: float
+    model_usd: float
     relaxed_usd: float
     completed_usd: float | None
     columns: int
@@ -37,14 +42,14 @@ class Certified:
     @property
     def gap(self) -> float | None:
         """The decision gap: 0.01 is one per cent. None where it is not defined."""
-        return gap_of(self.bound_usd, self.completed_usd)
+        return gap_of(self.model_usd, self.completed_usd)
 
 
-def gap_of(bound_usd: float, completed_usd: float | None) -> float | None:
-    """How far a completion is above a bound, as a share of that; None where there is none to tell."""
-    if completed_usd is None or bound_usd <= 0.0:
-        return 0.0 if completed_usd is not None and completed_usd <= bound_usd else None
-    return max(0.0, completed_usd / bound_usd - 1.0)
+def gap_of(model_usd: float, completed_usd: float | None) -> float | None:
+    """How far a completion is above the model's bound, as a share of that; None where there is none to tell."""
+    if completed_usd is None or model_usd <= 0.0:
+        return 0.0 if completed_usd is not None and completed_usd <= model_usd else None
+    return max(0.0, completed_usd / model_usd - 1.0)
 
 
 def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certified, ...] | None:
@@ -53,8 +58,8 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
         judged = parts.certify(evaluator, decisions)
         if judged is None:
             return None
-        bound, value, size = judged.bound, judged.value, (judged.columns, judged.rows)
-        return tuple(_certified(bound, value, each, *size) for each in judged.completed)
+        size = judged.columns, judged.rows
+        return _certified(evaluator, judged.bound, judged.value, judged.completed, *size)
     table = cut.build(evaluator, in_use=True)
     packed = pack(table)
     if len(table.cost) <= ALL_COLUMNS:
@@ -66,20 +71,27 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
     if first is None:
         return None
     bound = proven_bound(table, packed.duals(first.prices, first.marginal))
-    active, found = np.zeros(len(table.cost), dtype=bool), []
+    active, completed = np.zeros(len(table.cost), dtype=bool), []
     active[first.kept] = True
     for starts in decisions:
         values, best = _fixed(table, starts), None
         if values is not None:
             best = column_generation.solve(packed.fixed(values, table.committed), first.prices, active)
-        completed = None if best is None else best.value
-        found.append(_certified(bound, first.value, completed, len(table.cost), len(table.rows)))
-    return tuple(found)
+        completed.append(None if best is None else best.value)
+    return _certified(evaluator, bound, first.value, completed, len(table.cost), len(table.rows))
 
 
-def _certified(bound: float, relaxed: float, completed: float | None, columns: int, rows: int) -> Certified:
-    usd = None if completed is None else round(completed, 6)
-    return Certified(round(bound, 6), round(relaxed, 6), usd, columns, rows)
+def _certified(
+    evaluator: Evaluator,
+    model: float,
+    relaxed: float,
+    completed: Sequence[float | None],
+    columns: int,
+    rows: int,
+) -> tuple[Certified, ...]:
+    least, model, relaxed = round(least_usd(evaluator), 6), round(model, 6), round(relaxed, 6)
+    rounded = (None if usd is None else round(usd, 6) for usd in completed)
+    return tuple(Certified(least, model, relaxed, usd, columns, rows) for usd in rounded)
 
 
 def proven_bound(table: Columns, prices: Floats | Sequence[float]) -> float:

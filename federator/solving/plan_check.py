@@ -72,6 +72,7 @@ def certificate_of(evaluator: Evaluator, starts: Mapping[str, int]) -> Certifica
     (only,) = found
     return Certificate(
         bound_usd=only.bound_usd,
+        model_usd=only.model_usd,
         completed_usd=only.completed_usd,
         gap=only.gap,
         columns=only.columns,
@@ -84,14 +85,16 @@ def _overstated(said: Certificate, proven: Certificate | None) -> tuple[str, ...
     if proven is None:
         return ("certificate",)
     wrong = []
-    if said.bound_usd > proven.bound_usd + _slack(proven.bound_usd):
-        wrong.append("certificate.bound_usd")
+    for name in ("bound_usd", "model_usd"):
+        least = getattr(proven, name)
+        if getattr(said, name) > least + _slack(least):
+            wrong.append(f"certificate.{name}")
     completed = proven.completed_usd
     if said.completed_usd is not None and (
         completed is None or said.completed_usd < completed - _slack(completed)
     ):
         wrong.append("certificate.completed_usd")
-    follows = gap_of(said.bound_usd, said.completed_usd)
+    follows = gap_of(said.model_usd, said.completed_usd)
     if said.gap is not None and (follows is None or abs(said.gap - follows) > 1e-6):
         wrong.append("certificate.gap")
     return tuple(wrong)

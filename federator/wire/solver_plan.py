@@ -169,11 +169,13 @@ class Certificate(_Part, frozen=True, kw_only=True):
     """How far the decisions of now are from the best there could be, by the linear model of the whole problem."""
 
     bound_usd: float
-    """No plan of the model costs less: proven by dual prices, with plain arithmetic."""
+    """No plan costs less: every job alone, where it costs least."""
+    model_usd: float = 0.0
+    """No plan of the linear model costs less: proven by dual prices, with plain arithmetic. The model expects later starts within a range of time, so a plan may be cheaper than that."""
     completed_usd: float | None = None
     """The decisions of this plan, completed as well as a fluid future allows; left out: the model does not hold them all."""
     gap: float | None = None
-    """`completed_usd` over `bound_usd`, less one: the decision gap."""
+    """`completed_usd` over `model_usd`, less one: the decision gap."""
     columns: int = 0
     """Of the model."""
     rows: int = 0

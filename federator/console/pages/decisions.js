@@ -117,7 +117,7 @@ function openOne(view, context, id) {
       ["Taken", time(made.taken_at)],
       ["Winner", [made.winner, h("span", { class: "faint" }, ` ${made.winner_because}`)]],
       ["Objective", money(made.objective_usd)],
-      ["Gap", row.proof ? `${gap(row)} above ${money(row.proof.bound_usd)}` : "not certified"],
+      ["Gap", row.proof ? `${gap(row)} above the model; no plan costs less than ${money(row.proof.bound_usd)}` : "not certified"],
       ["Actions", `${number(row.actions)} done, ${number(row.stale)} stale`],
       ["Looked at", `${plural(row.jobs, "waiting job")}, ${plural(pools, "pool")}, ${plural(offers, "offer")}, policies version ${version}`],
     ];

@@ -168,7 +168,9 @@ class Certificates:
         await self._decisions.certified(problem, plan, proof)
         METRICS.set("federator_decision_gap_ratio", proof.gap)
         METRICS.set("federator_decision_bound_usd", proof.bound_usd)
-        log.info("decision %s is within %.2f %% of the proven bound", plan.decision, 100.0 * proof.gap)
+        log.info(
+            "decision %s is within %.2f %% of the bound of the linear model", plan.decision, 100.0 * proof.gap
+        )
         return proof
 
 

@@ -310,9 +310,9 @@ def _judge(
         say("proving a bound of the whole")
         report.certificate_s, (told, apart_usd) = _timed(partial(_certified, problem, found[0]))
         if told is not None:
-            report.bound_usd, report.columns = told.bound_usd, told.columns
-            report.open_percent = 100.0 * (told.relaxed_usd / max(1e-9, told.bound_usd) - 1.0)
-            gaps["planner"] = None if told.gap is None else told.gap + apart_usd / max(1e-9, told.bound_usd)
+            report.bound_usd, report.columns = told.model_usd, told.columns
+            report.open_percent = 100.0 * (told.relaxed_usd / max(1e-9, told.model_usd) - 1.0)
+            gaps["planner"] = None if told.gap is None else told.gap + apart_usd / max(1e-9, told.model_usd)
         others = [each for each in found[1:] if not each.note]
         say("judging the rules by it")
         more = certify(Evaluator(World(problem)), *(each.starts for each in others)) if others else None

@@ -1,26 +1,31 @@
-"""Whatever prices say, no plan of the model is cheaper than the bound; and generating columns finds what solving them all does."""
+"""Whatever prices say, no plan of the model is cheaper than its bound, and no plan at all than a certificate's; and generating columns finds what solving them all does."""
 
 from collections.abc import Iterator
 from itertools import product
 from math import prod
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from federator.model.rules import CapRow, CapUnit
 from federator.model.snapshot import Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import ColumnKind, Columns
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.problem import World
 from federator.solving import certify, column_generation, parts
+from federator.solving.decide import decide
+from federator.solving.least import least_usd
 from federator.solving.packed import pack
 from tests.bench.solver.baselines import RULES
 from tests.bench.solver.instances import Instance, Parameters
+from tests.properties.planning.test_each_kind_of_constraint import KINDS
 from tests.support.examples import examples
 from tests.support.relaxations import relaxed
-from tests.support.worlds import worlds_at_random
+from tests.support.worlds import HOUR, a_job, a_pool, a_world, worlds_at_random
 
 MOST_PLANS = 3_000
 at_random = settings(
@@ -110,13 +115,44 @@ def test_a_line_certified_in_parts_has_the_bound_and_the_gaps_of_the_whole(
     assert best is not None
     for one, other in zip(whole, in_parts, strict=True):
         assert other.columns == one.columns
-        assert other.bound_usd <= best.objective + 1e-4
-        assert other.bound_usd == pytest.approx(one.bound_usd, rel=2e-2)
+        assert other.model_usd <= best.objective + 1e-4
+        assert other.model_usd == pytest.approx(one.model_usd, rel=2e-2)
         if one.completed_usd is None:
             assert other.completed_usd is None
         else:
             assert other.completed_usd == pytest.approx(one.completed_usd, rel=2e-2)
     assert in_parts == certify.certify(evaluator, *decisions)
+
+
+def test_half_an_hour_of_waiting_is_less_than_the_model_has_for_it_and_no_less_than_the_bound() -> None:
+    """The second starts when the first ends; the model expects it in the next quarter of an hour."""
+    jobs = [a_job(name, run_s=HOUR / 2) for name in ("first", "second")]
+    problem = a_world(jobs, [a_pool(nodes=1, gpus_per_node=1)])
+    plan, found = decide(problem), certify.certify(Evaluator(World(problem)), {"first": 0})
+    assert found is not None
+    assert found[0].bound_usd <= plan.objective_usd < found[0].model_usd
+
+
+def test_no_plan_costs_less_than_a_certificate_of_it_says() -> None:
+    """Where one kind of constraint binds in tiny worlds; `test_the_bound_is_below_what_the_plan_comes_to` has worlds at random."""
+    above = [
+        (kind, seed, found[0].bound_usd, plan.objective_usd)
+        for kind, rolled in KINDS.items()
+        for seed in range(6)
+        for problem in [rolled(Random(f"{kind}-bound{seed}"))]
+        for plan in [decide(problem)]
+        for found in [certify.certify(Evaluator(World(problem)), {})]
+        if found is not None and found[0].bound_usd > plan.objective_usd + 1e-4
+    ]
+    assert above == []
+
+
+def test_a_job_that_is_cheaper_never_run_counts_no_more_than_that() -> None:
+    """A run of a week at 90 USD an hour, which a quota forbids: no plan pays for it."""
+    job = a_job(run_s=168 * HOUR)
+    no_quota = CapRow("none", CapUnit.GPUS, 0.0)
+    problem = a_world([job], [a_pool(price_usd_gpu_h=90.0)], rules=[no_quota])
+    assert least_usd(Evaluator(World(problem))) == pytest.approx(decide(problem).objective_usd)
 
 
 def _table(problem: Problem) -> Columns:

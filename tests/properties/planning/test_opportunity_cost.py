@@ -94,4 +94,4 @@ def test_a_bound_of_it_is_below_every_plan_of_it() -> None:
     told = certify(evaluator, starts)
     assert told is not None
     assert told[0].completed_usd is not None
-    assert told[0].bound_usd <= told[0].completed_usd + 1e-6
+    assert told[0].model_usd <= told[0].completed_usd + 1e-6

@@ -429,7 +429,10 @@ def test_a_decision_is_shown_for_people_and_whole_for_programs(
     certified = msgspec.structs.replace(told, row=msgspec.structs.replace(row, proof=proof))
     fake.answer("GET /v1/decisions/dec-2/told", certified, headers=TIME)
     assert "decision gap" not in shown
-    assert "1.23 % above the proven bound of 12.50 USD" in federator("decisions", "show", "dec-2").out
+    assert (
+        "1.23 % above the model's bound; no plan costs less than 12.50 USD"
+        in federator("decisions", "show", "dec-2").out
+    )
     fake.answer("GET /v1/decisions/dec-1", {"problem": problem, "plan": plan}, headers=TIME)
     for words in (["--json"], ["-o", "json"]):
         answer = json.loads(federator("decisions", "show", "dec-1", *words).out)

@@ -122,10 +122,12 @@ def test_what_is_run_is_judged_valid_and_to_cost_what_it_says(problem: Problem) 
 @at_random
 @given(problem=worlds_at_random())
 def test_the_bound_is_below_what_the_plan_comes_to(problem: Problem) -> None:
-    certificate = _run(problem, proven=True).certificate
+    plan = _run(problem, proven=True)
+    certificate = plan.certificate
     assert certificate is not None
     assert certificate.completed_usd is not None
-    assert certificate.bound_usd <= certificate.completed_usd + 1e-4
+    assert certificate.bound_usd <= plan.objective.total_usd + 1e-4
+    assert certificate.model_usd <= certificate.completed_usd + 1e-4
     if certificate.gap is not None:
         assert certificate.gap >= 0.0
 
@@ -150,7 +152,7 @@ def test_a_worse_plan_has_a_gap() -> None:
     assert good is not None
     assert bad is not None
     assert good.gap == pytest.approx(0.0, abs=1e-6)
-    assert good.bound_usd == bad.bound_usd
+    assert good.model_usd == bad.model_usd
     assert bad.completed_usd is not None
     assert good.completed_usd is not None
     assert bad.completed_usd >= good.completed_usd + 50.0
@@ -180,13 +182,14 @@ def test_a_plan_that_flatters_itself_is_found_out() -> None:
     ("changes", "wrong"),
     [
         ({}, ()),
-        ({"bound_usd": 1e-3}, ("certificate.gap",)),
+        ({"model_usd": 1e-3}, ("certificate.gap",)),
+        ({"model_usd": 1e9}, ("certificate.model_usd",)),
+        ({"model_usd": 1e9, "gap": None}, ("certificate.model_usd",)),
         ({"bound_usd": 1e9}, ("certificate.bound_usd",)),
-        ({"bound_usd": 1e9, "gap": None}, ("certificate.bound_usd",)),
         ({"gap": -1.0}, ("certificate.gap",)),
         ({"completed_usd": 0.5}, ("certificate.completed_usd",)),
         ({"completed_usd": None}, ("certificate.gap",)),
-        ({"completed_usd": None, "gap": None, "bound_usd": -1e6}, ()),
+        ({"completed_usd": None, "gap": None, "bound_usd": -1e6, "model_usd": -1e6}, ()),
     ],
 )
 def test_no_certificate_is_believed(changes: dict[str, float | None], wrong: tuple[str, ...]) -> None:
