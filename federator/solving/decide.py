@@ -126,9 +126,8 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
         race.offer("greedy", with_rentals(evaluator), evaluator)
     else:
         judge = evaluator.in_order(order_of(evaluator.world, table, answer.dived))
-        few = len(evaluator.world.jobs) <= WHOLE_JOBS
-        _linear(race, table, answer, judge, few=few)
-        if few:
+        _linear(race, table, answer, judge)
+        if len(evaluator.world.jobs) <= WHOLE_JOBS:
             _local_search(race, answer)
     return race
 
@@ -145,11 +144,10 @@ def _lead(race: _Race) -> bool:
     return True
 
 
-def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, judge: Evaluator, *, few: bool) -> None:
-    """What the dive came to, once the model's order has filled what it leaves open. Of few jobs greedy's starts with that order may be cheaper, and so may fewer rentals."""
+def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, judge: Evaluator) -> None:
+    """What the dive came to, once the model's order has filled what it leaves open; of few jobs without the rentals that it can do without."""
     scored = judge.score(table.jobs_for(answer.rounded, judge))
-    if few:
-        scored = min(scored, judge.score(race.greedy.starts), key=lambda each: each.total)
+    if len(judge.world.jobs) <= WHOLE_JOBS:
         scored = drop_needless(judge, scored)
     note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
     race.report(
