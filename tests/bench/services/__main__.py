@@ -21,18 +21,22 @@ def main() -> int:
     parser.add_argument(
         "--start", type=float, nargs="+", default=[START_S], help="seconds that a replica takes to start"
     )
+    parser.add_argument(
+        "--each", type=float, help="requests to a replica; left out: what one can work on within the target"
+    )
     given = parser.parse_args()
     print(HEADER)
     print("|---|" + "---:|" * (HEADER.count("|") - 2))
     for service in given.service:
         requests = read(given.trace, service)
         limit_s = target_s(requests)
-        each = at_a_time(requests, limit_s)
+        each = given.each or at_a_time(requests, limit_s)
         scale = Scale(least=1, most=50, requests_per_replica=each, p95_latency_s=limit_s, drain_s=3600.0)
         for start_s in given.start:
             for name, outcome in compared(requests, scale, start_s).items():
                 print(
-                    _row(f"{service}: {limit_s:.1f} s, {each} at a time", start_s, name, outcome), flush=True
+                    _row(f"{service}: {limit_s:.1f} s, {each:g} at a time", start_s, name, outcome),
+                    flush=True,
                 )
     return 0
 
