@@ -41,7 +41,7 @@ STATE_DIR_VARIABLE = "FEDERATOR_AGENT_STATE_DIR"
 UNWATCHED_VARIABLE = "FEDERATOR_NO_GPU_WATCH"
 """Set by who makes up machines: the GPUs that they declare are not those of this host."""
 NOTICES_VARIABLE = "FEDERATOR_NOTICES"
-"""`ec2` or `gce` on a machine that its provider may take back, and tells so by that cloud's metadata service."""
+"""`ec2`, `gce` or `azure` on a machine that its provider may take back, and tells so by that cloud's metadata service."""
 METADATA = "http://169.254.169.254"
 DEFAULT_STATE_DIR = "/var/lib/federator-agent"
 _PASSED_ON = (
@@ -321,6 +321,8 @@ def _notices(environ: Mapping[str, str]) -> Notices | None:
     if cloud == "gce":
         host = environ.get("GCE_METADATA_HOST")
         return Notices(cloud, f"http://{host}" if host else METADATA)
+    if cloud == "azure":
+        return Notices(cloud, (environ.get("AZURE_POD_IDENTITY_AUTHORITY_HOST") or METADATA).rstrip("/"))
     return None
 
 

@@ -1,6 +1,6 @@
 """Learns from the metadata service of a cloud that this machine is about to be taken back.
 
-The machine itself is told first, two minutes before by EC2, 30 seconds before by Compute Engine (an hour where its host is maintained): asking here every few seconds leaves jobs more of them than
+The machine itself is told first, two minutes before by EC2, 30 seconds before by Azure and Compute Engine (an hour where its host is maintained): asking here every few seconds leaves jobs more of them than
 the dispatcher's own look at the provider does. EC2's advice to move before there is a notice (`rebalance-recommendation`) is not followed: it may
 come hours early, or without anything after it.
 """
@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 import aiohttp
@@ -18,8 +19,8 @@ from federator.kernel.quantities import parse_instant
 from federator.wire.jsontext import read
 from federator_agent.core.events import Noticed
 
-EVERY_S = {"ec2": 5.0, "gce": 1.0}
-"""Real seconds, by cloud: what Amazon advises, and what leaves most of Google's 30 seconds."""
+EVERY_S = {"ec2": 5.0, "gce": 1.0, "azure": 1.0}
+"""Real seconds, by cloud: what Amazon advises, and what leaves most of the 30 seconds of Google and Azure."""
 ANSWERS_WITHIN_S = 5.0
 TOKEN_FOR_S = 6 * 3600
 TOKEN_PATH, NOTICE_PATH = "/latest/api/token", "/latest/meta-data/spot/instance-action"
@@ -33,6 +34,7 @@ GCE_NOTICES = {
     },
 }
 """What a machine of Compute Engine is told, and how long it then has, at most (s): the notice itself names no time."""
+AZURE_PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 log = logging.getLogger("federator_agent")
 
 
@@ -40,7 +42,7 @@ class Notices(NamedTuple):
     """Who tells of interruptions, and where."""
 
     cloud: str
-    """`ec2` or `gce`."""
+    """`ec2`, `gce` or `azure`."""
     url: str
 
 
@@ -51,6 +53,19 @@ class _Notice(msgspec.Struct, frozen=True):
     time: str
 
 
+class _Event(msgspec.Struct, frozen=True):
+    """What Azure is about to do. `NotBefore` is empty once it does it."""
+
+    EventType: str
+    NotBefore: str = ""
+
+
+class _Events(msgspec.Struct, frozen=True):
+    """Of a machine by itself, all are about it."""
+
+    Events: tuple[_Event, ...] = ()
+
+
 async def watch(notices: Notices, tell: Callable[[Noticed], None]) -> None:
     """Ask until there is a notice, and tell it. One that was given is not taken back, so that is all."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWERS_WITHIN_S)) as http:
@@ -59,6 +74,8 @@ async def watch(notices: Notices, tell: Callable[[Noticed], None]) -> None:
             try:
                 if notices.cloud == "gce":
                     reclaim_at = await _ended_by_google(http, url)
+                elif notices.cloud == "azure":
+                    reclaim_at = await _evicted(http, url)
                 else:
                     token = token or await _token(http, url)
                     reclaim_at = await _notice(http, url, token)
@@ -104,4 +121,17 @@ async def _ended_by_google(http: aiohttp.ClientSession, url: str) -> float | Non
         if left_s is not None:
             log.warning("the provider takes this machine back within %g seconds (%s)", left_s, name)
             return time.time() + left_s
+    return None
+
+
+async def _evicted(http: aiohttp.ClientSession, url: str) -> float | None:
+    """When Azure takes it back, if that is among its scheduled events. What only restarts or moves the machine is none."""
+    async with http.get(f"{url}{AZURE_PATH}", headers={"Metadata": "true"}) as answer:
+        answer.raise_for_status()
+        said = read(await answer.read(), _Events)
+    for event in said.Events:
+        if event.EventType == "Preempt":
+            at = parsedate_to_datetime(event.NotBefore).timestamp() if event.NotBefore else time.time()
+            log.warning("the provider takes this machine back at %s", event.NotBefore or "once")
+            return at
     return None

@@ -47,6 +47,7 @@ def _service() -> dict[str, Any]:
 def _settings() -> dict[str, Any]:
     from federator.settings import Settings
     from federator_providers.aws.settings import AwsSettings
+    from federator_providers.azure.settings import AzureSettings
     from federator_providers.gce.settings import GceSettings
     from federator_providers.local.settings import LocalSettings
     from federator_providers.ssh.settings import SshSettings
@@ -54,6 +55,7 @@ def _settings() -> dict[str, Any]:
     schema = file_schema(Settings, "Settings of the dispatcher of Federator")
     providers = {
         "aws": record_schema(AwsSettings),
+        "azure": record_schema(AzureSettings),
         "gce": record_schema(GceSettings),
         "local": record_schema(LocalSettings),
         "ssh": record_schema(SshSettings),

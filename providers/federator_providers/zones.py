@@ -40,7 +40,7 @@ class Zones:
                 refusals[zone] = refusal.code
                 if refusal.code in self._quota:
                     break
-                self._sold_out[left.name, zone] = self._clock.boot() + SOLD_OUT_S
+                self.note_sold_out(left.name, zone)
         told = ", ".join(f"{zone}: {code}" for zone, code in refusals.items())
         stock = left.stock if self._quota.intersection(refusals.values()) else None
         raise NoCapacity(
@@ -49,6 +49,10 @@ class Zones:
             stock=stock.name if stock else "",
             each=stock.each if stock else 0,
         )
+
+    def note_sold_out(self, offer: str, zone: str) -> None:
+        """Ask it last for a while."""
+        self._sold_out[offer, zone] = self._clock.boot() + SOLD_OUT_S
 
     def _in_order(self, offer: str, name: str, zones: Iterable[str]) -> list[str]:
         now_s, unsure = self._clock.boot(), self.unsure.get(name)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -20,6 +21,7 @@ from federator.wire.http import LeaseRow
 from federator_agent.local import traces
 from federator_providers.gce import catalogue
 from tests.support.waiting import POLL_S, until
+from tests.testbeds import azure
 from tests.testbeds.ec2 import IMAGE, Ec2Proxy, MetadataService, MotoServer
 from tests.testbeds.gce import IMAGE as GCE_IMAGE
 from tests.testbeds.gce import PROJECT, GceServer
@@ -59,6 +61,8 @@ class Cloud(Protocol):
     """How the source of the price on demand begins."""
     signs_with: str
     """The library that signs in: it may write nothing to a log."""
+    offer_terms: Document
+    """Of the offer, beside what all have."""
     settings: Document
     """Of the provider, beside what all have."""
 
@@ -95,6 +99,7 @@ class Ec2:
         self._proxy = Ec2Proxy(self._moto.url, SystemClock())
         self._proxy.on_demand_usd_h["g5.xlarge"] = self.on_demand_usd_h
         self._proxy.spot_usd_h["g5.xlarge", "us-east-1a"] = self.spot_usd_h
+        self.offer_terms: Document = {}
         self.settings: Document = {"region": "us-east-1", "zones": ["us-east-1a"], "image": IMAGE}
 
     async def start(self) -> None:
@@ -133,6 +138,7 @@ class Gce:
         self.on_demand_usd_h, self.spot_usd_h = row.on_demand_usd_h or 0.0, row.spot_usd_h or 0.0
         self._server = GceServer(SystemClock())
         self._folder, self._monkeypatch = folder, monkeypatch
+        self.offer_terms: Document = {}
         self.settings: Document = {
             "project": PROJECT,
             "region": "us-central1",
@@ -170,6 +176,53 @@ class Gce:
         service.preempted = "TRUE"
 
 
+class Azure:
+    """The stand-in of Azure."""
+
+    kind, instance_type, gpu = "azure", "Standard_NC4as_T4_v3", "T4"
+    on_demand_usd_h, spot_usd_h = 0.526, 0.2
+    price_source, signs_with = "skypilot-catalog", "azure.identity"
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._server = azure.AzureServer(SystemClock())
+        self._monkeypatch = monkeypatch
+        self.offer_terms: Document = {"spot_price_usd_h": self.spot_usd_h}
+        self.settings: Document = {
+            "subscription": azure.SUBSCRIPTION,
+            "resource_group": azure.GROUP,
+            "region": azure.REGION,
+            "image": azure.IMAGE,
+            "subnet": azure.SUBNET,
+            "ssh_public_key": "ssh-ed25519 AAAA",
+        }
+
+    async def start(self) -> None:
+        await self._server.start()
+        for name, value in self._server.environment.items():
+            self._monkeypatch.setenv(name, value)
+        self.settings |= {"endpoint_url": self._server.url}
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def secrets(self) -> list[str]:
+        return [azure.SECRET, *self._server.tokens]
+
+    def scripts(self) -> list[bytes]:
+        return self._server.scripts()
+
+    async def living(self) -> int:
+        return len(self._server.living())
+
+    def metadata_at(self, service: MetadataService) -> dict[str, str]:
+        return {"AZURE_POD_IDENTITY_AUTHORITY_HOST": service.url}
+
+    def give_notice(self, service: MetadataService) -> None:
+        service.events.append(
+            {"EventType": "Preempt", "NotBefore": formatdate(time.time() + 30, usegmt=True)}
+        )
+
+
 class RentingFederation(Federation):
     """Its provider is a cloud; time runs as it does."""
 
@@ -183,7 +236,7 @@ class RentingFederation(Federation):
         settings["providers"][PROVIDER] |= {
             "type": self._cloud.kind,
             "settings": {
-                "offers": [offer | {"boot_delay": "5s", "max_instances": 1}],
+                "offers": [offer | self._cloud.offer_terms | {"boot_delay": "5s", "max_instances": 1}],
                 "boot": f"exec {sys.executable} -m federator_agent serve",
                 **self._cloud.settings,
             },
@@ -192,11 +245,18 @@ class RentingFederation(Federation):
         return settings
 
 
-@pytest.fixture(params=["aws", "gce"])
+@pytest.fixture(params=["aws", "azure", "gce"])
 async def cloud(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Cloud]:
-    made = Ec2(monkeypatch) if request.param == "aws" else Gce(tmp_path, monkeypatch)
+    made: Ec2 | Azure | Gce
+    match request.param:
+        case "aws":
+            made = Ec2(monkeypatch)
+        case "azure":
+            made = Azure(monkeypatch)
+        case _:
+            made = Gce(tmp_path, monkeypatch)
     await made.start()
     yield made
     await made.close()

@@ -73,7 +73,9 @@ async def test_what_a_provider_of_a_third_party_offers_is_there_once_it_is_insta
 async def test_a_type_that_nobody_has_installed_is_refused_with_those_that_are_there(tmp_path: Path) -> None:
     federation = ShelfFederation(tmp_path, "shelf")
     try:
-        with pytest.raises(NotStarted, match=r"no provider type 'shelf' \(write aws, gce, local, ssh\)"):
+        with pytest.raises(
+            NotStarted, match=r"no provider type 'shelf' \(write aws, azure, gce, local, ssh\)"
+        ):
             await federation.start_dispatcher()
     finally:
         await federation.end()

@@ -41,6 +41,8 @@ class MetadataService:
         self.notice: dict[str, str] | None = None
         self.preempted, self.maintenance = "FALSE", "NONE"
         """What a machine of Compute Engine is told."""
+        self.events: list[dict[str, object]] = []
+        """What a machine of Azure is told."""
         self.asked = 0
         """How often there was a question with a good token."""
         self.refused = 0
@@ -51,6 +53,7 @@ class MetadataService:
         application = web.Application()
         application.router.add_put("/latest/api/token", self._token)
         application.router.add_get("/latest/meta-data/spot/instance-action", self._action)
+        application.router.add_get("/metadata/scheduledevents", self._by_azure)
         application.router.add_get("/computeMetadata/v1/instance/{what}", self._by_google)
         self._runner = web.AppRunner(application, access_log=None)
         await self._runner.setup()
@@ -77,6 +80,12 @@ class MetadataService:
         token = f"token-{len(self._tokens)}-{self.asked}"
         self._tokens.add(token)
         return web.Response(text=token)
+
+    async def _by_azure(self, request: web.Request) -> web.Response:
+        if request.headers.get("Metadata") != "true" or "api-version" not in request.query:
+            return web.Response(status=400)
+        self.asked += 1
+        return web.json_response({"DocumentIncarnation": 1, "Events": self.events})
 
     async def _by_google(self, request: web.Request) -> web.Response:
         if request.headers.get("Metadata-Flavor") != "Google":

@@ -48,8 +48,8 @@ UNSEEN_H = Watched().rate_h
 
 
 def was_taken_back(lease: Lease) -> bool:
-    """By a notice, or, where that came too late to be heard, by its end before anybody gave the machine back."""
-    unasked = lease.draining_since_at is None and not lease.failure
+    """By a notice, or, where that came too late to be heard, by the end of a machine that was there before anybody gave it back."""
+    unasked = lease.ready_at is not None and lease.draining_since_at is None and not lease.failure
     return lease.reclaim_at is not None or (lease.status is LeaseStatus.GONE and unasked)
 
 

@@ -15,7 +15,7 @@ from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NotFound, Unavailable
 from federator.kernel.quantities import parse_instant
 from federator.model.capacity import Instance, LaunchRequest, Offer
-from federator_providers.gce.calls import EXISTS, FAULT_S, QUOTA, Api
+from federator_providers.gce.calls import EXISTS, QUOTA, Api
 from federator_providers.gce.machines import (
     LABEL,
     NOTICE_S,
@@ -30,6 +30,7 @@ from federator_providers.gce.machines import (
 )
 from federator_providers.gce.quotas import Quotas
 from federator_providers.gce.settings import GceConfiguration
+from federator_providers.rest import FAULT_S
 from federator_providers.stocks import take_one
 from federator_providers.zones import Refusal, Zones
 

@@ -9,15 +9,13 @@ import logging
 from functools import partial
 from typing import Any
 
-import aiohttp
 import google.auth
-import msgspec
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError
 from google.auth.transport.requests import Request
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, TooMany, Unavailable
-from federator.wire.jsontext import read
 from federator_providers.gce.settings import GceSettings
+from federator_providers.rest import FAULT_S, Rest
 from federator_providers.zones import Refusal
 
 SCOPE = "https://www.googleapis.com/auth/compute"
@@ -40,10 +38,7 @@ THROTTLED = frozenset(
 NOT_READY = frozenset({"resourceNotReady", "resourceInUseByAnotherResource", "RESOURCE_NOT_READY"})
 THROTTLED_S = 10.0
 """How long nobody calls after Google has said that it is too much."""
-FAULT_S = 5.0
-ANSWERS_WITHIN_S = 40.0
 SIGNS_IN_WITHIN_S = 10.0
-MAX_ANSWER = 16 * 2**20
 
 
 class Api:
@@ -52,32 +47,18 @@ class Api:
     def __init__(self, provider: str, settings: GceSettings) -> None:
         self._provider = provider
         self._base = f"{settings.endpoint_url.rstrip('/')}/compute/v1/projects/{settings.project}"
-        self._http: aiohttp.ClientSession | None = None
+        self._rest = Rest()
         self._credentials: Any = None
         self._signing_in = asyncio.Lock()
 
     async def call(self, method: str, path: str, body: object = None, **parameters: str) -> Any:
         """The decoded answer. Raises `Refusal` for `SOLD_OUT` and `EXISTS`, otherwise as `federator.ports.Provider` says."""
         headers = {"Authorization": f"Bearer {await self._token()}"}
-        if self._http is None:
-            timeout = aiohttp.ClientTimeout(total=ANSWERS_WITHIN_S, sock_connect=5.0)
-            self._http = aiohttp.ClientSession(timeout=timeout, trust_env=True)
-        try:
-            async with self._http.request(
-                method, f"{self._base}/{path}", json=body, params=parameters, headers=headers
-            ) as response:
-                status, data = response.status, await _bounded(response)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(f"{self._what(path)}: {type(error).__name__}", retry_after_s=FAULT_S) from None
-        try:
-            answer = read(data, dict[str, Any]) if data else {}
-        except msgspec.MsgspecError:
-            answer = None
-        if status >= 400:
-            raise self._situation(path, status, (answer or {}).get("error", {}))
-        if answer is None:
-            raise Unavailable(f"{self._what(path)}: the answer is not JSON", retry_after_s=FAULT_S)
-        return answer
+        url, parts = f"{self._base}/{path}", {"json": body, "params": parameters, "headers": headers}
+        answer = await self._rest.ask(self._what(path), method, url, **parts)
+        if answer.status >= 400:
+            raise self._situation(path, answer.status, answer.body.get("error", {}))
+        return answer.body
 
     async def find(self, path: str) -> Any:
         """What is at that path, or None."""
@@ -108,9 +89,7 @@ class Api:
 
     async def close(self) -> None:
         """Let go of connections."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.close()
+        await self._rest.close()
 
     def refuse_failed(self, operation: Any) -> None:
         """Raise what an operation has ended with, if it was an error."""
@@ -160,12 +139,3 @@ class Api:
         if status in (401, 403):
             return Forbidden(what, remedy="check the credentials and the roles of their account")
         return Invalid(what if "metadata" in said else f"{what}: {said}")
-
-
-async def _bounded(response: aiohttp.ClientResponse) -> bytes:
-    data = bytearray()
-    async for chunk in response.content.iter_chunked(2**16):
-        data += chunk
-        if len(data) > MAX_ANSWER:
-            raise aiohttp.ClientPayloadError("the answer is too long")
-    return bytes(data)

@@ -1,4 +1,4 @@
-"""Clouds as providers under contract: EC2, of which there is one moto for all tests and for each a proxy and an empty account; and a Compute Engine for each."""
+"""Clouds as providers under contract: EC2, of which there is one moto for all tests and for each a proxy and an empty account; and a Compute Engine and an Azure for each."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from federator.kernel.clock import ManualClock
+from tests.testbeds.azure import AzureServer
 from tests.testbeds.ec2 import Ec2Proxy, MotoServer
 from tests.testbeds.gce import GceServer
 
@@ -47,5 +48,15 @@ async def gce_server(
     server = GceServer(clock)
     await server.start(tmp_path)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(server.credentials))
+    yield server
+    await server.close()
+
+
+@pytest.fixture
+async def azure_server(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AzureServer]:
+    server = AzureServer(clock)
+    await server.start()
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
     yield server
     await server.close()

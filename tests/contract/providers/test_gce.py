@@ -383,4 +383,4 @@ async def test_neither_tokens_nor_user_data_are_logged(
     with pytest.raises(Invalid):
         await rented.instances("lab")
     assert TOKEN not in caplog.text
-    assert not any(token in caplog.text for token in gce_server._tokens)
+    assert not any(token in caplog.text for token in gce_server.tokens)

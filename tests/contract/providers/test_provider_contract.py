@@ -1,4 +1,4 @@
-"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, EC2 as moto speaks it, and a Compute Engine of the tests' own.
+"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, EC2 as moto speaks it, and a Compute Engine and an Azure of the tests' own.
 
 All run on a clock that moves only when told to, so bills are exact.
 """
@@ -15,6 +15,7 @@ from federator.kernel.errors import NoCapacity, NotFound
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
 from federator.ports import Provider
 from federator_providers.aws import provider as aws_provider
+from federator_providers.azure import provider as azure_provider
 from federator_providers.fake import FakeProvider
 from federator_providers.gce import provider as gce_provider
 from federator_providers.limits import LimitedProvider
@@ -26,6 +27,8 @@ from federator_providers.ssh.address import Address
 from federator_providers.ssh.host import Answer, Question, answer
 from federator_providers.ssh.settings import read_settings
 from tests.support.waiting import until
+from tests.testbeds.azure import IMAGE as AZURE_IMAGE
+from tests.testbeds.azure import SUBNET, SUBSCRIPTION, AzureServer
 from tests.testbeds.ec2 import IMAGE, Ec2Proxy
 from tests.testbeds.gce import IMAGE as GCE_IMAGE
 from tests.testbeds.gce import PROJECT, GceServer
@@ -72,6 +75,19 @@ GCE_OFFER = msgspec.structs.replace(
     gpus=1,
     teardown_s=60.0,
     egress_usd_per_gib=0.12,
+)
+
+AZURE_OFFER = msgspec.structs.replace(
+    OFFER,
+    name="eastus/Standard_NC4as_T4_v3/on-demand",
+    region="eastus",
+    instance_type="Standard_NC4as_T4_v3",
+    model="T4",
+    gpu_memory_mib=16384,
+    gpus=1,
+    memory_mib=28672,
+    teardown_s=60.0,
+    egress_usd_per_gib=0.087,
 )
 
 SSH_OFFER = msgspec.structs.replace(OFFER, name="ssh/box/on-demand", region="ssh")
@@ -155,6 +171,28 @@ def make_gce(server: GceServer, clock: ManualClock) -> Provider:
     return gce_provider("p", settings, clock)
 
 
+def make_azure(server: AzureServer, clock: ManualClock) -> Provider:
+    box = {"price_usd_h": PRICE_USD_H, "boot_delay": "120s", "max_instances": 2}
+    settings: dict[str, object] = {
+        "subscription": SUBSCRIPTION,
+        "resource_group": "burst",
+        "region": "eastus",
+        "image": AZURE_IMAGE,
+        "subnet": SUBNET,
+        "ssh_public_key": "ssh-ed25519 AAAA",
+        "offers": [box | {"instance_type": "Standard_NC4as_T4_v3"}],
+        "endpoint_url": server.url,
+    }
+    return azure_provider("p", settings, clock)
+
+
+@pytest.fixture
+async def azure(azure_server: AzureServer, clock: ManualClock) -> AsyncIterator[Provider]:
+    made = make_azure(azure_server, clock)
+    yield made
+    await made.close()
+
+
 @pytest.fixture
 async def gce(gce_server: GceServer, clock: ManualClock) -> AsyncIterator[Provider]:
     made = make_gce(gce_server, clock)
@@ -169,7 +207,7 @@ async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
     await made.close()
 
 
-@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws", "gce"])
+@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws", "gce", "azure"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Provider]:
     if request.param == "local":
         yield make_local(tmp_path / "machines", clock)
@@ -179,7 +217,7 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
         yield make_ssh(tmp_path, clock)
         for folder in (*tmp_path.glob("one/*"), *tmp_path.glob("two/*")):
             kill_tagged(TAG, str(folder))
-    elif request.param in ("aws", "gce"):
+    elif request.param in ("aws", "gce", "azure"):
         yield request.getfixturevalue(request.param)
     elif request.param == "limited":
         inner = FakeProvider("p", clock, [OFFER])
@@ -192,7 +230,7 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
 def offer(request: pytest.FixtureRequest) -> Offer:
     """The one thing that the provider under test rents."""
     kind = request.node.callspec.params["provider"]
-    return {"aws": AWS_OFFER, "gce": GCE_OFFER, "ssh": SSH_OFFER}.get(kind, OFFER)
+    return {"aws": AWS_OFFER, "gce": GCE_OFFER, "azure": AZURE_OFFER, "ssh": SSH_OFFER}.get(kind, OFFER)
 
 
 def ask(offer: Offer, name: str, federation: str = "lab") -> LaunchRequest:

@@ -94,6 +94,25 @@ async def test_a_machine_of_compute_engine_whose_host_is_maintained_has_an_hour_
     assert before + 3600 <= notice.reclaim_at <= time.time() + 3600
 
 
+async def test_a_machine_of_azure_hears_of_its_eviction_and_not_of_a_restart(
+    service: MetadataService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "EVERY_S", {"azure": 0.01})
+    told: list[Noticed] = []
+    about: dict[str, object] = {
+        "EventStatus": "Scheduled",
+        "Resources": ["lease-a"],
+        "NotBefore": "Mon, 19 Sep 2016 18:29:47 GMT",
+    }
+    service.events = [about | {"EventType": "Freeze"}]
+    task = asyncio.create_task(metadata.watch(metadata.Notices("azure", service.url), told.append))
+    await until(lambda: service.asked >= 3)
+    assert not told
+    service.events += [about | {"EventType": "Preempt"}]
+    await asyncio.wait_for(task, 10)
+    assert told == [Noticed(parse_instant("2016-09-19T18:29:47Z"))]
+
+
 async def test_an_agent_on_such_a_machine_reports_the_notice_and_another_does_not_ask(
     dispatcher: FakeDispatcher, agent: AgentProcess, service: MetadataService
 ) -> None:

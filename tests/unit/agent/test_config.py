@@ -140,6 +140,11 @@ def test_gpus_are_watched_unless_the_owner_or_who_made_up_the_machine_says_no(
             {"FEDERATOR_NOTICES": "ec2", "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1/"},
             ("ec2", "http://127.0.0.1:1"),
         ),
+        ({"FEDERATOR_NOTICES": "azure"}, ("azure", "http://169.254.169.254")),
+        (
+            {"FEDERATOR_NOTICES": "azure", "AZURE_POD_IDENTITY_AUTHORITY_HOST": "http://127.0.0.1:1/"},
+            ("azure", "http://127.0.0.1:1"),
+        ),
         ({"FEDERATOR_NOTICES": "gce"}, ("gce", "http://169.254.169.254")),
         ({"FEDERATOR_NOTICES": "gce", "GCE_METADATA_HOST": "127.0.0.1:1"}, ("gce", "http://127.0.0.1:1")),
     ],
