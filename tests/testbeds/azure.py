@@ -60,10 +60,17 @@ class AzureServer:
         self.refuses: tuple[int, str, str] | None = None
         """What each call answers: status, code and message;"""
         self.refuses_launches: tuple[int, str, str] | None = None
-        """and what launches do."""
+        """what launches do;"""
+        self.refuses_machines: tuple[int, str, str] | None = None
+        """and what calls about a machine do."""
+        self.errors: list[object] = []
+        """What the next calls answer as their error, of whatever shape."""
         self.lost = 0
         """How many of the next launches take effect without an answer."""
         self.hides_new = False
+        self.circles = False
+        """Whether a listing's link leads back to its first page."""
+        self.forgets_operations = False
         self.page_size = 100
         self._operations: dict[str, Body] = {}
 
@@ -140,6 +147,8 @@ class AzureServer:
             return _refused(401, "InvalidAuthenticationToken", "The access token is invalid.")
         if "api-version" not in request.query:
             return _refused(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
+        if self.errors:
+            return web.json_response({"error": self.errors.pop()}, status=400)
         return _refused(*self.refuses) if self.refuses else None
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -155,6 +164,8 @@ class AzureServer:
         if begin + self.page_size < len(names):
             rest = f"api-version={request.query['api-version']}&$skiptoken={begin + self.page_size}"
             answer["nextLink"] = f"{self.url}{MACHINES}?{rest}"
+        if self.circles:
+            answer["nextLink"] = f"{self.url}{MACHINES}?api-version={request.query['api-version']}"
         return web.json_response(answer)
 
     async def _machine(self, request: web.Request) -> web.StreamResponse:
@@ -163,6 +174,8 @@ class AzureServer:
         self.calls.append((request.method, name, body))
         if (refusal := self._refusal(request)) is not None:
             return refusal
+        if self.refuses_machines:
+            return _refused(*self.refuses_machines)
         if request.method == "PUT":
             return self._create(request, name, body)
         machine = self.machines.get(name)
@@ -202,6 +215,8 @@ class AzureServer:
         """Whoever looks finds room, or none."""
         if (refusal := self._refusal(request)) is not None:
             return refusal
+        if self.forgets_operations:
+            return _refused(404, "ResourceNotFound", "no such operation")
         machine = self._operations[request.match_info["name"]]
         zone = (machine.get("zones") or [""])[0]
         if zone not in self.sold_out:

@@ -158,8 +158,8 @@ class AzureProvider:
         self._ending.add(name)
         try:
             await self._api.call("DELETE", name, forceDeletion="true")
-        except Refusal:  # it is gone
-            return
+        except Refusal as refusal:
+            self._api.refuse_unless_gone(refusal, name)
 
     def _bury(self, machine: Any) -> None:
         """Note that a machine is gone: a spot machine that nobody has deleted was taken back. Azure does not say when, so it counts as now."""

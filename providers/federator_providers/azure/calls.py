@@ -38,6 +38,8 @@ BUSY = frozenset({"AnotherOperationInProgress", "Conflict", "OperationPreempted"
 THROTTLED_S = 10.0
 """How long nobody calls after Azure has said that it is too much, without saying for how long."""
 LONGEST_S = 600.0
+MOST_PAGES = 200
+"""Of a listing: a link that leads back to its own page would never end."""
 EARLY_S = 300.0
 """So long before a token runs out it is fetched anew."""
 
@@ -64,22 +66,34 @@ class Api:
         """The machine of that name, or None."""
         try:
             return (await self.call("GET", name)).body
-        except Refusal:
+        except Refusal as refusal:
+            self.refuse_unless_gone(refusal, name)
             return None
+
+    def refuse_unless_gone(self, refusal: Refusal, name: str) -> None:
+        """Only a machine that Azure does not know is gone: with any other answer it may run and cost. Raises `Unavailable` for these."""
+        if refusal.code != NOT_FOUND:
+            raise Unavailable(self._what(f"{name}: {refusal.code}"), retry_after_s=FAULT_S) from None
 
     async def machines(self) -> list[Any]:
         """All of the resource group, of all pages. Raises like `call`."""
         found: list[Any] = []
         url, parameters = self._machines, {"api-version": API_VERSION}
-        while url:
+        for _ in range(MOST_PAGES):
             answer = await self._ask("GET", url, None, {}, parameters)
             found += answer.body.get("value", [])
             url, parameters = self._ours(answer.body.get("nextLink", "")), {}
-        return found
+            if not url:
+                return found
+        raise Unavailable(self._what(f"over {MOST_PAGES} pages of machines"), retry_after_s=FAULT_S)
 
     async def refuse_failed(self, operation: str) -> bool:
-        """Whether the operation at that address is over. Raises what it has ended with, if that was an error."""
-        answer = await self._ask("GET", self._ours(operation), None, {}, {})
+        """Whether the operation at that address is over, or forgotten. Raises what it has ended with, if that was an error."""
+        try:
+            answer = await self._ask("GET", self._ours(operation), None, {}, {})
+        except Refusal as refusal:
+            self.refuse_unless_gone(refusal, "operation")
+            return True  # of the machine its own address tells
         status = answer.body.get("status", "")
         if status in ("Failed", "Canceled"):
             raise self._situation("launch", Answer(409, answer.body, {}))
@@ -124,7 +138,9 @@ class Api:
                 )
                 raise Forbidden(self._what(f"no access token: {code}"), remedy=remedy)
             self._token = token
-            self._fetch_at_s = self._clock.boot() + int(answer.body.get("expires_in", 0)) - EARLY_S
+            lasts = str(answer.body.get("expires_in", ""))
+            lasts_s = int(lasts) if lasts.isdecimal() and len(lasts) < 9 else 0
+            self._fetch_at_s = self._clock.boot() + lasts_s - EARLY_S
             return token
 
     async def _new_token(self) -> Answer:
@@ -151,7 +167,8 @@ class Api:
 
     def _situation(self, path: str, answer: Answer) -> FederatorError | Refusal:
         """What went wrong, in our words. Azure's text is told unless it may repeat user data, where the join token is."""
-        error = answer.body.get("error", {})
+        error = answer.body.get("error")
+        error = error if isinstance(error, dict) else {}
         code, said = str(error.get("code") or answer.status), str(error.get("message", ""))
         what = f"{self._what(path)}: {code}"
         if code == "OperationNotAllowed" and "quota" in said.lower():

@@ -9,7 +9,7 @@ from federator.kernel.clock import ManualClock
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NoCapacity, TooMany, Unavailable
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest
 from federator.ports import Provider
-from federator_providers.azure import adapter
+from federator_providers.azure import adapter, calls
 from federator_providers.azure import provider as entry_point
 from federator_providers.azure.adapter import AzureProvider
 from tests.testbeds.azure import GROUP, IMAGE, SECRET, SUBNET, SUBSCRIPTION, AzureServer
@@ -107,6 +107,46 @@ async def test_all_pages_are_read_and_machines_of_others_are_none_of_ours(
     assert [each.name for each in await rented.instances("lab")] == ["a", "b"]
     with pytest.raises(Invalid, match="has not launched"):
         await ask(rented, "c")
+
+
+async def test_an_operation_that_is_forgotten_leaves_its_machine(
+    rented: AzureProvider, azure_server: AzureServer
+) -> None:
+    azure_server.forgets_operations = True
+    assert (await ask(rented)).status is InstanceStatus.BOOTING
+    assert azure_server.living() == ["lease-a"]
+
+
+async def test_a_machine_that_cannot_be_looked_at_is_not_taken_for_gone(
+    rented: AzureProvider, azure_server: AzureServer
+) -> None:
+    await ask(rented)
+    azure_server.refuses_machines = (409, "AllocationFailed", "")
+    with pytest.raises(Unavailable, match="AllocationFailed"):
+        await rented.terminate("lease-a")
+    azure_server.hides_new = True
+    with pytest.raises(Unavailable, match="AllocationFailed"):
+        await rented.instances("lab")
+    azure_server.refuses_machines = None
+    assert [each.status for each in await rented.instances("lab")] == [InstanceStatus.BOOTING]
+
+
+async def test_a_listing_that_never_ends_is_given_up(
+    rented: AzureProvider, azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MOST_PAGES", 3)
+    azure_server.circles = True
+    with pytest.raises(Unavailable, match="over 3 pages"):
+        await rented.instances("lab")
+
+
+@pytest.mark.parametrize("error", ["text", None, ["list"], {"code": None}])
+async def test_an_error_of_any_shape_is_a_named_one(
+    rented: AzureProvider, azure_server: AzureServer, error: object
+) -> None:
+    azure_server.errors = [error]
+    with pytest.raises(Invalid, match="400"):
+        await rented.instances("lab")
 
 
 @pytest.mark.parametrize(
