@@ -19,7 +19,7 @@ from federator.control.submission.acceptance import Acceptance
 from federator.control.submission.service_loads import Answers, ServiceLoad
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
 from federator.model.identity import Caller
-from federator.model.jobs import Job, JobStatus
+from federator.model.jobs import Job, JobStatus, TerminalReason
 from federator.model.rights import MAY_CHANGE, MAY_READ, Relation
 from federator.model.services import (
     Health,
@@ -261,7 +261,8 @@ class Services:
     def _standing(self, service: Service, replica: Replica) -> Standing:
         now, job = self._event_writer.clock.now(), self._records.jobs.get(replica.job)
         if job is None or job.terminal:
-            by_itself = job is not None and job.status is not JobStatus.CANCELLED
+            reason = job.outcome.reason if job is not None and job.outcome is not None else None
+            by_itself = reason not in (None, TerminalReason.CANCELLED, TerminalReason.MAX_DURATION)
             return Standing(replica, Health.GONE, ended=by_itself and replica.drained_at is None)
         placement = self._records.placements.get(job.placement or "")
         if job.status is not JobStatus.RUNNING or placement is None:

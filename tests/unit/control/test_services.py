@@ -6,6 +6,7 @@ import pytest
 
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from federator.model.jobs import Job, JobStatus
+from federator.model.placements import Cause
 from federator.model.services import BACKOFF_S, Service
 from federator.wire.servicefile import read_service
 from federator.wire.services import (
@@ -279,6 +280,15 @@ async def test_a_canary_whose_replica_fails_is_rolled_back_at_once(how: str) -> 
     assert (service(world).canary, service(world).revision.number) == (0, 1)
     assert detail(world).fault.startswith("a replica of it")
     await apply(world, replicas=4, run="serve --better")
+    assert not detail(world).fault
+
+
+async def test_a_canary_whose_replica_has_run_its_time_stays() -> None:
+    world = await a_canary()
+    (last,) = (each.job for each in active(world) if each.revision == 2)
+    await world.sites["lab"].finish(last, exit_code=143, cause=Cause.MAX_DURATION)
+    await pass_time(world, 4)
+    assert service(world).canary == 25
     assert not detail(world).fault
 
 
