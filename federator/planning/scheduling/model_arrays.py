@@ -21,6 +21,7 @@ from federator.planning.kernels.start_cost import gpus_usd, machines_usd
 from federator.planning.kernels.tables import Records
 from federator.planning.places.candidates import LEAST_RUN_S, Candidate, machines, size
 from federator.planning.places.host_sets import RANKS_PER_WORK
+from federator.planning.places.interruption_rate import rework
 from federator.planning.places.stocks import Stocks
 from federator.planning.rules.calendars import closure
 from federator.planning.rules.caps import additional_worst_usd, busy_use
@@ -296,11 +297,14 @@ class _Options:
             job, at = self.pairs[index]
             moved = at.transfer(job)
             moved_s[index], ways["egress_usd"][index] = moved.seconds, moved.usd
-        run_s = self._of_views(view.run_s for view in self.views)
-        ways["run_s"] = np.maximum(LEAST_RUN_S, run_s / speed * self._rework(self.views)) + moved_s
+        ways["machines"] = self._machines(self.views)
+        run_s = self._of_views(view.run_s for view in self.views) / speed
+        longer = self._rework(self.views, ways["machines"], run_s)
+        ways["run_s"] = np.maximum(LEAST_RUN_S, run_s * longer) + moved_s
         wholes = [view.of or view for view in self.views]
-        charged_s = self._of_views(whole.run_s for whole in wholes)
-        charged_s = np.maximum(LEAST_RUN_S, charged_s / speed * self._rework(wholes)) + moved_s
+        charged_s = self._of_views(whole.run_s for whole in wholes) / speed
+        longer = self._rework(wholes, self._machines(wholes), charged_s)
+        charged_s = np.maximum(LEAST_RUN_S, charged_s * longer) + moved_s
         usd_gpu_h = np.array([0.0 if at.rented else at.price_usd_gpu_h for at in places])[of]
         run_usd = gpus_usd(usd_gpu_h, self._of_views(whole.gpus_total for whole in wholes), charged_s)
         if any(term.kind is PriceKind.POOL for term in world.book.prices):
@@ -311,27 +315,37 @@ class _Options:
         ways["run_usd"] = run_usd
         self._bill(ways)
 
-    def _rework(self, views: Sequence[JobView]) -> Floats:
-        """By way: how much longer these run where machines are taken back."""
-        places, longer = self.world.places, np.ones(len(self.place))
-        taken = np.array([at.interruptions_h > 0.0 for at in places], dtype=bool)[self.place]
-        for index in np.flatnonzero(taken).tolist():
-            longer[index] = places[self.place[index]].rework(views[self.view[index]])
+    def _rework(self, views: Sequence[JobView], machines: Ints, run_s: Floats) -> Floats:
+        """By way: how much longer these, which take so many machines for so long, run where machines are taken back (`Candidate.rework`)."""
+        longer = np.ones(len(self.place))
+        rates = np.array([at.interruptions_h for at in self.world.places])[self.place]
+        taken = np.flatnonzero(rates)
+        saves_s = self._of_views(np.inf if view.repeats_s is None else view.repeats_s for view in views)
+        expected = rates * machines * np.minimum(run_s, saves_s) / 3600.0
+        each, back = np.unique(expected[taken], return_inverse=True)
+        longer[taken] = np.array([rework(x) for x in each.tolist()])[back]
         return longer
 
+    def _machines(self, views: Sequence[JobView]) -> Ints:
+        """By way: how many machines these take of what is rented; 1 of what exists."""
+        found = np.ones(len(self.place), dtype=np.int64)
+        offers = np.array([at.offer is not None for at in self.world.places], dtype=bool)
+        sizes = [(v.nodes, v.gpus, v.cpus_milli, v.memory_mib, v.apart) for v in views]
+        known: dict[tuple[object, int], int] = {}
+        rented = np.flatnonzero(offers[self.place])
+        for index, view, place in zip(
+            rented.tolist(), self.view[rented].tolist(), self.place[rented].tolist(), strict=True
+        ):
+            asked = sizes[view], place
+            if asked not in known:
+                known[asked] = machines(views[view], self.world.places[place])
+            found[index] = known[asked]
+        return found
+
     def _bill(self, ways: Records) -> None:
-        """The machines that offers take, and their rent."""
+        """The rent of the machines that offers take."""
         places, of = self.world.places, self.place
         offers = [at.offer.offer if at.offer else None for at in places]
-        ways["machines"] = 1
-        rented = np.flatnonzero(np.array([offer is not None for offer in offers], dtype=bool)[of])
-        sizes = ways[["nodes", "gpus", "cpus", "memory", "apart"]][rented].tolist()
-        known: dict[tuple[object, int], int] = {}
-        for index, *alike in zip(rented.tolist(), sizes, of[rented].tolist(), strict=True):
-            asked = alike[0], alike[1]
-            if asked not in known:
-                known[asked] = machines(*self.pairs[index])
-            ways["machines"][index] = known[asked]
         delay_s, teardown_s, least_s = (
             np.array([getattr(offer, name) if offer else 0.0 for offer in offers])[of]
             for name in ("delay_s", "teardown_s", "minimum_billing_s")
