@@ -58,8 +58,8 @@ if [ ! -e gate/staged ]; then
   done
   if [ "$4" -gt 0 ]; then
     mkdir -p "$5"
-    for each in $in/inputs/*; do
-      rm -rf "$5/${each##*/}" && mv "$each" "$5/" || exit 1
+    for each in $in/inputs/* $in/inputs/.[!.]* $in/inputs/..?*; do
+      [ ! -e "$each" ] || { rm -rf "$5/${each##*/}" && mv "$each" "$5/"; } || exit 1
     done
   fi
   rm -rf $in

@@ -77,6 +77,7 @@ class Preparation:
         """Return when all ranks wait at their gates. Raises `StagingError`; then nothing of it runs or keeps a node."""
         placement = record.entry.placement
         await self._pods.synced()
+        archives = Archives(None, None)
         try:
             archives = Archives(await self._archive(spec), await self._inputs(record, spec))
             await self._create(record, spec)
@@ -88,6 +89,9 @@ class Preparation:
         except StagingError:
             await self._end(placement)
             raise
+        finally:
+            if archives.inputs is not None:  # each pod has its own, and the agent keeps room for one job's
+                archives.inputs.unlink(missing_ok=True)
         pods = {rank: self._pods.get(pod_name(placement, rank)) for rank in record.entry.ranks}
         hosts = {rank: pod.spec.node_name for rank, pod in pods.items() if pod is not None}
         return Prepared(manifests.PORT, hosts)
@@ -378,8 +382,10 @@ def _packed(folder: Path, archive: Path) -> None:
         with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
             tar.add(folder, arcname=".")
     except OSError as error:
+        archive.unlink(missing_ok=True)
         raise StagingRefused(f"what it reads of other jobs cannot be packed: {error}") from None
-    job_folders.remove(folder)
+    finally:
+        job_folders.remove(folder)
 
 
 def _judge(error: commands.CommandFailed, rank: int) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from pathlib import Path
 
 from federator.model.jobs import Accelerators, InputFrom, Resources
 from federator.model.placements import Cause, PlacementStatus
@@ -105,24 +106,25 @@ async def test_groups_in_the_pods_of_one_gang_are_told_to_leave(
 
 
 async def test_outputs_of_other_jobs_are_among_the_inputs(
-    dispatcher: FakeDispatcher, agent: KubeAgent
+    dispatcher: FakeDispatcher, agent: KubeAgent, tmp_path: Path
 ) -> None:
     """In each rank's pod, beside its work directory."""
-    made = archive({"model/weights": b"learned\n", "notes": b"not asked for\n"})
-    name = dispatcher.blob(made)
-    dispatcher.outputs_of_others = ((OutputArchive("job-1", "train", name, len(made)),),)
+    made = archive({"model/weights": b"learned\n", "model/.state": b"hidden\n", "notes": b"not asked for\n"})
+    found = (OutputArchive("job-1", "train", dispatcher.blob(made), len(made)),)
+    dispatcher.outputs_of_others = (found, found)
     spec = dispatcher.spec(
-        run='ls "$FEDERATOR_INPUTS_DIR"; cat "$FEDERATOR_INPUTS_DIR/model/weights" given',
+        run='ls -A "$FEDERATOR_INPUTS_DIR"; cat "$FEDERATOR_INPUTS_DIR/model/weights" given',
         nodes=2,
         resources=SMALL,
         workdir=dispatcher.blob(archive({"given": b"with it\n"})),
-        inputs_from=(InputFrom("job-1", "model", "model"),),
+        inputs_from=(InputFrom("job-1", "model", "model"), InputFrom("job-1", ".state", "model/.state")),
     )
     await dispatcher.want(entry("p1", spec, nodes=2, pool=POOL))
     end = await dispatcher.ended("p1")
     logs = [dispatcher.log("p1", rank) for rank in range(2)]
     assert end.status is PlacementStatus.SUCCEEDED, (end, logs)
-    assert logs == ["model\nlearned\nwith it\n"] * 2
+    assert logs == [".state\nmodel\nlearned\nwith it\n"] * 2
+    assert [*tmp_path.rglob("placements/*/inputs*")] == [], "the agent keeps no copy for a job that runs"
 
 
 async def test_an_output_that_is_not_there_is_named(dispatcher: FakeDispatcher, agent: KubeAgent) -> None:
