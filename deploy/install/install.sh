@@ -22,6 +22,7 @@ dispatcher=
 federation=
 ca=
 token_file=
+template=
 join=yes
 start=yes
 rollback=
@@ -37,7 +38,8 @@ of an agent:
   --kind KIND          onprem, cloud or edge (onprem)            } if that is not there yet
   --dispatcher URL     where the dispatcher is reached           }
   --ca FILE            PEM file of the private authority behind the dispatcher's certificate; copied to /etc/federator/ca.pem
-  --token-file FILE    file with the one-time join token; - is standard input; else it is asked for on the terminal
+  --template FILE      write the site file from this one, which many sites share; 'site: NAME' of --site is put first
+  --token-file FILE    file with the join token; - is standard input; else it is asked for on the terminal
   --no-join            neither join nor check nor start: for later, by hand
 
 of a dispatcher:
@@ -96,7 +98,7 @@ while [ $# -gt 0 ]; do
             usage
             exit 0
             ;;
-        --site | --kind | --dispatcher | --federation | --ca | --token-file | --user | --python | --root)
+        --site | --kind | --dispatcher | --federation | --ca | --template | --token-file | --user | --python | --root)
             [ $# -gt 1 ] || fail "$1 wants a value (see --help)"
             case $1 in
                 --site) site=$2 ;;
@@ -104,6 +106,7 @@ while [ $# -gt 0 ]; do
                 --dispatcher) dispatcher=$2 ;;
                 --federation) federation=$2 ;;
                 --ca) ca=$2 ;;
+                --template) template=$2 ;;
                 --token-file) token_file=$2 ;;
                 --user) user=$2 ;;
                 --python) python=$2 ;;
@@ -140,7 +143,7 @@ else
     state=$default_state
     program=federator
     default_user=federator-dispatcher
-    [ -z "$site$dispatcher$ca$token_file" ] || fail "--site, --dispatcher, --ca and --token-file are of an agent: install.sh agent"
+    [ -z "$site$dispatcher$ca$template$token_file" ] || fail "--site, --dispatcher, --ca, --template and --token-file are of an agent: install.sh agent"
 fi
 # An upgrade keeps the user that the unit has.
 if [ -z "$user" ] && [ -e "$units/$unit" ]; then user=$(sed -n 's/^User=//p' "$units/$unit"); fi
@@ -344,6 +347,10 @@ write_config() {
 
 agent_config() {
     say "site: $site"
+    if [ -n "$template" ]; then
+        cat "$template"
+        return
+    fi
     say "kind: $kind"
     say "dispatcher: $dispatcher"
     if [ -e "$config_dir/ca.pem" ]; then say "ca: /etc/federator/ca.pem"; fi
@@ -466,7 +473,12 @@ fi
 if [ -e "$root$config" ]; then
     :
 elif [ "$role" = agent ]; then
-    [ -n "$site" ] && [ -n "$dispatcher" ] || fail "there is no $config yet: give --site and --dispatcher, or write it first"
+    [ -n "$site" ] && [ -n "$dispatcher$template" ] || fail "there is no $config yet: give --site and --dispatcher or --template, or write it first"
+    if [ -n "$template" ]; then
+        [ -r "$template" ] || fail "--template $template cannot be read"
+        ! grep -q '^site:' "$template" || fail "$template says 'site:' itself: leave it out there, --site names it"
+        grep -q '^dispatcher:' "$template" || fail "$template does not say where the dispatcher is: write 'dispatcher: URL' there"
+    fi
 else
     [ -n "$federation" ] || fail "there is no $config yet: give --federation, or write it first"
 fi

@@ -523,7 +523,7 @@ def token_columns(now: float) -> tuple[Column[TokenRow], ...]:
     return (
         Column("ID", lambda row: row.id),
         Column("NAME", lambda row: row.name or NONE),
-        Column("FOR", lambda row: row.role or f"an agent of {row.site}"),
+        Column("FOR", _holders),
         Column("SITE", lambda row: row.site, wide=True),
         Column("QUEUE", lambda row: row.default_queue, least=90),
         Column("MADE", lambda row: when(row.created_at, now), right=True),
@@ -532,6 +532,11 @@ def token_columns(now: float) -> tuple[Column[TokenRow], ...]:
         Column("SCOPES", lambda row: ", ".join(row.scopes), least=100),
         Column("STATUS", lambda row: row.status),
     )
+
+
+def _holders(row: TokenRow) -> str:
+    many = f"{row.used} of {row.most} sites {row.site}"
+    return row.role or (many if row.most else f"an agent of {row.site}")
 
 
 def action_columns(names: dict[str, str], now: float) -> tuple[Column[Action], ...]:

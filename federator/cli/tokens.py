@@ -28,6 +28,7 @@ def create(
     default_queue: str = "",
     expires_in: str = "",
     member: str = "",
+    most: int = 0,
     scope: tuple[Literal["read", "submit", "change", "manage"], ...] = (),
     output: Output = "table",
     connection: Connection = HERE,
@@ -36,6 +37,7 @@ def create(
 
     With a role it is a person's: `token create ada --role user`. With a site and its kind it admits one agent, once:
     `token create --site north --kind onprem`, for `federator-agent join`; a site that is there already needs no kind.
+    With a pattern it admits the first agent of each of many new sites: `token create --site 'store-*' --kind edge --most 200`.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ def create(
     role:
         What it may do.
     site:
-        The site that an agent joins, or that a site-admin is bound to.
+        The site that an agent joins, or that a site-admin is bound to; with --most a pattern of names, such as 'store-*'.
     kind:
         What sort of site that is.
     region:
@@ -55,6 +57,8 @@ def create(
         How long it is valid, such as 30d; else as the dispatcher's settings say. A person's may also be `never`.
     member:
         The name under which the agent joins; to let the host of a revoked key in again, that member's.
+    most:
+        How many new sites it admits an agent of.
     scope:
         What a person's token is limited to, given once for each: read for dashboards, submit for pipelines. Else everything that the role may do.
     """
@@ -74,6 +78,7 @@ def create(
         expires_in,
         member,
         scopes=tuple(map(Scope, scope)),
+        most=most,
     )
     _show_secret(ask(connection, lambda client: client.create_token(request)), output)
 
@@ -140,5 +145,6 @@ def _show_secret(answered: tuple[TokenAnswer, float], output: Output) -> None:
         return
     print(answer.secret)
     ends = f", expires {when(answer.expires_at, now)}" if answer.expires_at else ""
-    whose = f"{answer.name}, {answer.role}" if answer.role else f"one agent of {answer.site}"
+    agents = f"agents of {answer.most} sites {answer.site}" if answer.most else f"one agent of {answer.site}"
+    whose = f"{answer.name}, {answer.role}" if answer.role else agents
     say(f"for {whose}{ends}; it is not shown again")

@@ -18,6 +18,9 @@ from federator.model.whose import OWNER
 PERSON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 """What people and service accounts may be called."""
 
+ANY = "*"
+"""Stands for anything in the pattern of sites' names."""
+
 
 class Role(StrEnum):
     """What a token may do; each route names the roles it admits."""
@@ -72,10 +75,11 @@ def administrators(tokens: Iterable[Token], site: str) -> tuple[str, ...]:
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
-    """Admits one agent, once: the first key that presents it is bound to it."""
+    """Admits one agent, once: the first key that presents it is bound to it. One with `most` admits the first agent of each of so many new sites."""
 
     digest: str
     site: str
+    """Its name; of a token with `most` the pattern of the names, such as `store-*`."""
     kind: str
     member: str | None = None
     lease: str | None = None
@@ -85,6 +89,15 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float = 0.0
     public_key: str | None = None
     """Bound at first use; the same key may repeat its join, another may not."""
+    most: int = 0
+    """How many new sites it admits an agent of; 0: it is for one agent of one site."""
+    used: int = 0
+    """How many it has admitted."""
+
+    def fits(self, name: str) -> bool:
+        """Whether a site or member of that name is among those that a token with `most` is for."""
+        begin, _, end = self.site.partition(ANY)
+        return len(name) >= len(begin) + len(end) and name.startswith(begin) and name.endswith(end)
 
 
 class BlobOwner(msgspec.Struct, frozen=True, gc=False):

@@ -618,6 +618,8 @@ class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a join token: under which name the agent joins; may be that of one whose key was revoked."""
     scopes: tuple[Scope, ...] = ()
     """Of a person's token: what it is limited to; empty: everything that the role may do."""
+    most: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+    """Of a join token whose `site` is a pattern, such as `store-*`: how many new sites it admits an agent of."""
 
 
 class TokenRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -651,6 +653,10 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     """What it is limited to; empty: everything that the role may do."""
     last_used_at: float | None = None
     """When it was last used, to the hour; None: not yet."""
+    most: int = 0
+    """Of a join token for sites of a pattern: how many agents it admits. 0: one."""
+    used: int = 0
+    """How many it has admitted."""
 
 
 class TokenAnswer(msgspec.Struct, frozen=True):
@@ -661,6 +667,8 @@ class TokenAnswer(msgspec.Struct, frozen=True):
     role: str = ""
     site: str = ""
     expires_at: float | None = None
+    most: int = 0
+    """Of a join token for sites of a pattern: how many agents it admits. 0: one."""
 
 
 class ForecastMove(msgspec.Struct, frozen=True):

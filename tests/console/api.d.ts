@@ -2193,6 +2193,7 @@ declare namespace Api {
     role: string;
     site: string;
     expires_at: number | null;
+    most: number;
   }
   interface TokenRow {
     name: string;
@@ -2205,6 +2206,8 @@ declare namespace Api {
     id: string;
     scopes: Array<"read" | "submit" | "change" | "exec" | "manage">;
     last_used_at: number | null;
+    most: number;
+    used: number;
   }
   interface ToldDecision {
     row: DecisionRow;

@@ -293,21 +293,20 @@ class Fleet:
         )
 
     async def join(self, count: int) -> None:
-        """Let so many sites join, each with a token of its own, and hold their sessions."""
+        """Let so many sites join, by one token, and hold their sessions."""
         first = len(self.agents)
         at_once = asyncio.Semaphore(32)
         async with AsyncClient(self._dispatcher.url, self._dispatcher.token) as admin:
+            token = await admin.create_token(TokenRequest(site="site-*", kind="onprem", most=count))
 
-            async def one(number: int) -> None:
-                async with at_once:
-                    token = await admin.create_token(TokenRequest(site=f"site-{number}", kind="onprem"))
-                    key = Ed25519PrivateKey.generate()
-                    identity = await join(
-                        self._dispatcher.url, token.secret, JoinRequest(public(key)), way=Way()
-                    )
-                    self.agents.append(SimulatedAgent(self, identity, key))
+        async def one(number: int) -> None:
+            key = Ed25519PrivateKey.generate()
+            wish = JoinRequest(public(key))
+            async with at_once:
+                identity = await join(self._dispatcher.url, token.secret, wish, f"site-{number}", way=Way())
+            self.agents.append(SimulatedAgent(self, identity, key))
 
-            await asyncio.gather(*(one(number) for number in range(first, first + count)))
+        await asyncio.gather(*(one(number) for number in range(first, first + count)))
         for agent in self.agents[first:]:
             agent.start()
 

@@ -102,6 +102,23 @@ def test_everything_is_in_its_place_and_stays_there_when_it_is_installed_again(
     assert "# by hand" in config.read_text()
 
 
+def test_many_sites_share_one_template_and_each_has_its_own_name(
+    bundles: dict[str, Path], tmp_path: Path
+) -> None:
+    template = tmp_path / "stores.yaml"
+    template.write_text("dispatcher: https://centre.example.org:7070\nlabels: {chain: stores}\n")
+    for name in ("store-zug", "store-bern"):
+        words = ("--site", name, "--template", str(template))
+        installed = install(bundles["1.0"], tmp_path / name, *words)
+        assert installed.returncode == 0, installed.stdout
+        written = (tmp_path / name / "etc/federator/site.yaml").read_text()
+        assert written == f"site: {name}\n{template.read_text()}"
+    template.write_text("site: store-zug\n" + template.read_text())
+    refused = install(bundles["1.0"], tmp_path / "other", "--site", "other", "--template", str(template))
+    assert refused.returncode == 1
+    assert "--site names it" in refused.stdout
+
+
 def test_a_dispatcher_is_put_beside_it_and_neither_takes_the_others_files(
     copy: Path, bundles: dict[str, Path]
 ) -> None:

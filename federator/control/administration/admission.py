@@ -15,6 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from federator.control.administration.tokens import (
+    ID_DIGITS,
     REFUSED,
     Tokens,
     check_name,
@@ -25,7 +26,7 @@ from federator.control.administration.tokens import (
 from federator.control.record.records import Changes
 from federator.kernel.errors import Conflict, Forbidden, Invalid, Unauthenticated
 from federator.model.capacity import LEASE_ENDED, Market
-from federator.model.identity import Caller, JoinToken, Role
+from federator.model.identity import ANY, Caller, JoinToken, Role
 from federator.model.sites import REVOKED_KEY, Member, Site, SiteKind, SiteStatus
 from federator.wire.http import TokenAnswer, TokenRequest
 from federator.wire.link import (
@@ -40,6 +41,9 @@ from federator.wire.link import (
 
 JOIN_EXPIRES_S = 86400.0
 """How long a join token waits for its agent when nobody says otherwise."""
+LONGEST_S = 90 * 86400.0
+"""Most for a token that admits many: one that was stolen must end by itself."""
+_PATTERN = re.compile(r"[a-z0-9][a-z0-9.-]*\*[a-z0-9.-]*")
 _PLACE = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 
 
@@ -71,16 +75,19 @@ class Admission(Tokens):
                 remedy="leave it out: where the federation has named none, that of the site's file counts",
             )
         lifetime_s = JOIN_EXPIRES_S if expires_s is None else expires_s
+        _check_many(request, lifetime_s)
         secret = await self.make_join_token(
             request.site,
             self._kind(request),
             region=request.region,
             member=request.member or None,
+            most=request.most,
             expires_in_s=lifetime_s,
             who=f"user:{caller.name}",
         )
+        ends_at = self.clock.now() + lifetime_s
         return TokenAnswer(
-            secret, name=request.name, site=request.site, expires_at=self.clock.now() + lifetime_s
+            secret, name=request.name, site=request.site, expires_at=ends_at, most=request.most
         )
 
     async def make_join_token(  # noqa: PLR0913 - each is a column of the row
@@ -92,15 +99,18 @@ class Admission(Tokens):
         provider: str | None = None,
         lease: str | None = None,
         member: str | None = None,
+        most: int = 0,
         expires_in_s: float = JOIN_EXPIRES_S,
         who: str = "dispatcher",
     ) -> str:
         """A secret that admits one agent to the site, once. With `lease`, as that lease's member and at its market.
 
-        With `member`, under that name: a new one, or one whose key was revoked.
+        With `member`, under that name: a new one, or one whose key was revoked. With `most`, the first agent of each of so many new
+        sites, whose names the pattern `site` fits.
         """
         secret = new_secret("join")
-        check_name(_PLACE, site, "$.site", "a-z, 0-9, '.' and '-'")
+        if not most:
+            check_name(_PLACE, site, "$.site", "a-z, 0-9, '.' and '-'")
         if member is not None:
             check_name(_PLACE, member, "$.member", "a-z, 0-9, '.' and '-'")
 
@@ -119,10 +129,10 @@ class Admission(Tokens):
                 member=member,
                 created_at=self.clock.now(),
                 expires_at=self.clock.now() + expires_in_s,
+                most=most,
             )
-            return self._recorded(
-                who, f"made a join token for site {site}", token, site=site, lease=lease or ""
-            )
+            what = f"made a join token for {f'{most} sites {site}' if most else f'site {site}'}"
+            return self._recorded(who, what, token, site="" if most else site, lease=lease or "")
 
         await self.records.transact(compute)
         return secret
@@ -140,7 +150,10 @@ class Admission(Tokens):
         answers: list[JoinAnswer] = []
 
         def compute() -> Changes:
-            token = self._join_token(digest, request.public_key)
+            token, many = self._join_token(digest), ()
+            if token.most:
+                token, many = self._one_of_many(token, request, site_named)
+            self._check_unused(token, request.public_key)
             _check_site(token, site_named)
             incarnation = self.records.store.incarnation
             if token.public_key is not None:
@@ -154,8 +167,15 @@ class Admission(Tokens):
             member = self._member(token, request)
             answers[:] = [JoinAnswer(member.id, site.name, incarnation)]
             bound = msgspec.structs.replace(token, public_key=request.public_key, member=member.id)
+            by = f" by the token {many[0].digest[:ID_DIGITS]}" if many else ""
             return self._recorded(
-                f"agent:{member.id}", f"joined site {site.name}", bound, site, member, site=site.name
+                f"agent:{member.id}",
+                f"joined site {site.name}{by}",
+                bound,
+                *many,
+                site,
+                member,
+                site=site.name,
             )
 
         await self.records.transact(compute)
@@ -229,17 +249,45 @@ class Admission(Tokens):
 
         await self.records.transact(compute)
 
-    def _join_token(self, digest: str, public_key: str) -> JoinToken:
+    def _join_token(self, digest: str) -> JoinToken:
         token = self.records.join_tokens.get(digest)
         if token is None or not hmac.compare_digest(token.digest, digest):
             raise Unauthenticated(REFUSED, remedy="ask for a join token: federator token create --site NAME")
+        return token
+
+    def _one_of_many(
+        self, many: JoinToken, request: JoinRequest, named: str
+    ) -> tuple[JoinToken, tuple[JoinToken, ...]]:
+        """The token for the one agent of the site that is named, and where it is new, that of many with one more use.
+
+        Each site has a row of its own from then on: so nobody joins twice by it, and nobody who was removed or revoked comes back.
+        """
+        digest = digest_of(f"{many.digest}/{named}")
+        known = self.records.join_tokens.get(digest)
+        if known is not None:
+            return known, ()
+        check_name(_PLACE, named, "$.site", "a-z, 0-9, '.' and '-'")
+        for name, place in ((named, "$.site"), (request.member or named, "$.member")):
+            if not many.fits(name):
+                remedy = "ask for a token for this site: federator token create --site NAME"
+                raise Forbidden(f"this token is for {many.site}, not for {name}", field=place, remedy=remedy)
+        if named in self.records.sites or named in self.rented_sites:
+            what = f"site {named} is there already, and this token is for new sites"
+            raise Conflict(what, field="$.site", remedy=f"ask for one: federator token create --site {named}")
+        if many.used >= many.most:
+            raise Unauthenticated(
+                f"this join token has admitted all {many.most} that it is for", remedy="ask for another"
+            )
+        one = msgspec.structs.replace(many, digest=digest, site=named, most=0, used=0)
+        return one, (msgspec.structs.replace(many, used=many.used + 1),)
+
+    def _check_unused(self, token: JoinToken, public_key: str) -> None:
         if token.public_key is None and token.expires_at <= self.clock.now():
             raise Unauthenticated("this join token has expired", remedy="ask for another")
         if token.public_key is not None and token.public_key != public_key:
             raise Unauthenticated(
                 "this join token was used by another agent", remedy="each agent needs a token of its own"
             )
-        return token
 
     def _site(self, token: JoinToken, request: JoinRequest) -> Site:
         kind = SiteKind(token.kind)
@@ -342,6 +390,23 @@ class Admission(Tokens):
                 f"no kind of site is called {request.kind!r}" if request.kind else "is missing for a new site"
             )
             raise Invalid(what, field="$.kind", remedy=f"one of {', '.join(SiteKind)}") from None
+
+
+def _check_many(request: TokenRequest, lifetime_s: float) -> None:
+    """A token that admits many is bounded by names, number and time. Raises `Invalid`."""
+    if (ANY in request.site) != bool(request.most):
+        what = "goes with a pattern of sites' names, and a pattern with it"
+        raise Invalid(what, field="$.most", remedy="write for instance site 'store-*' and most 200")
+    if not request.most:
+        return
+    if not _PATTERN.fullmatch(request.site):
+        remedy = "write a beginning and one '*', such as 'store-*'"
+        raise Invalid(f"{request.site[:80]!r} is not a pattern", field="$.site", remedy=remedy)
+    if request.member:
+        what = "is the name of one agent, and this token is for many"
+        raise Invalid(what, field="$.member", remedy="leave it out")
+    if lifetime_s > LONGEST_S:
+        raise Invalid("is too long for a token that admits many", field="$.expires_in", remedy="at most 90d")
 
 
 def _led(member: Member, request: KeyRequest) -> str:

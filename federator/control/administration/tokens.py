@@ -170,6 +170,8 @@ class Tokens:
                 site=join.site,
                 created_at=join.created_at,
                 expires_at=join.expires_at,
+                most=join.most,
+                used=join.used,
                 status="valid" if self._valid(join) else "expired",
             )
             for join in self.records.join_tokens.values()

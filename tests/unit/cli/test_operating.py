@@ -349,6 +349,13 @@ def test_acts_of_operators(federator: Command, fake: FakeDispatcher) -> None:
     assert "--role: is missing" in federator("token", "create", "ada").err
 
 
+def test_one_token_is_asked_for_many_sites(federator: Command, fake: FakeDispatcher) -> None:
+    fake.answer("POST /v1/tokens", TokenAnswer("join_secret", "", site="store-*", most=200), 201)
+    made = federator("token", "create", "--site", "store-*", "--kind", "edge", "--most", "200")
+    assert made.out == "join_secret\n"
+    assert json.loads(fake.of("POST /v1/tokens")[-1].body)["most"] == 200
+
+
 def test_ledger_takes_an_instant(federator: Command, fake: FakeDispatcher) -> None:
     fake.answer("GET /v1/ledger", [])
     federator("ledger", "--since", "2026-01-01T00:00:00Z", "--job", "job-1")
@@ -389,12 +396,14 @@ def test_tokens_are_listed_without_secrets(federator: Command, fake: FakeDispatc
             last_used_at=NOW - 7200,
         ),
         TokenRow(name="", site="north", created_at=NOW, expires_at=NOW + 3600, status="valid"),
+        TokenRow(name="", site="edge-*", created_at=NOW, status="valid", most=9, used=2),
     ]
     fake.answer("GET /v1/tokens", tokens, headers=TIME)
     lines = [line.split() for line in federator("token", "list").out.splitlines()[1:]]
     assert lines == [
         ["5e1f", "ada", "user", "research", "1m", "ago", "-", "2h", "ago", "read", "revoked"],
         ["-", "-", "an", "agent", "of", "north", "-", "now", "in", "1h", "-", "-", "valid"],
+        ["-", "-", "2", "of", "9", "sites", "edge-*", "-", "now", "-", "-", "-", "valid"],
     ]
 
 
