@@ -28,6 +28,7 @@ start=yes
 rollback=
 uninstall=
 purge=
+within=120
 
 usage() {
     cat <<'TEXT'
@@ -40,6 +41,7 @@ of an agent:
   --ca FILE            PEM file of the private authority behind the dispatcher's certificate; copied to /etc/federator/ca.pem
   --template FILE      write the site file from this one, which many sites share; 'site: NAME' of --site is put first
   --token-file FILE    file with the join token; - is standard input; else it is asked for on the terminal
+  --within SECONDS     how long the agent may take, after an upgrade, to reach the dispatcher as before (120); else the version before comes back
   --no-join            neither join nor check nor start: for later, by hand
 
 of a dispatcher:
@@ -98,7 +100,7 @@ while [ $# -gt 0 ]; do
             usage
             exit 0
             ;;
-        --site | --kind | --dispatcher | --federation | --ca | --template | --token-file | --user | --python | --root)
+        --site | --kind | --dispatcher | --federation | --ca | --template | --token-file | --within | --user | --python | --root)
             [ $# -gt 1 ] || fail "$1 wants a value (see --help)"
             case $1 in
                 --site) site=$2 ;;
@@ -108,6 +110,7 @@ while [ $# -gt 0 ]; do
                 --ca) ca=$2 ;;
                 --template) template=$2 ;;
                 --token-file) token_file=$2 ;;
+                --within) within=$2 ;;
                 --user) user=$2 ;;
                 --python) python=$2 ;;
                 --root) root=$(realpath -m -- "$2") || fail "--root wants a folder" ;;
@@ -121,6 +124,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+
+case $within in '' | *[!0-9]*) fail "--within wants a number of seconds" ;; esac
 
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=/opt/federator/$role
@@ -426,7 +431,26 @@ join_federation() {
     run_as_user "$agent" check --config "$config" || fail "the check has failed, see above; nothing was started"
 }
 
-# Have it run as `current` says. A version that does not start gives way to the one before.
+# Whether the agent that runs has a session with the dispatcher, as it says itself.
+connected() {
+    [ "$role" = agent ] && [ "$(cat "$state/alive" 2>/dev/null)" = connected ]
+}
+
+# Start it anew. An agent that was connected has to be so again in time: one that the dispatcher does not understand runs, and is cut off for good.
+start_anew() {
+    if systemctl --quiet is-active "$unit" && connected; then was_connected=yes; fi
+    complaint="it does not start"
+    systemctl restart "$unit" || return 1
+    [ -n "$was_connected" ] || return 0
+    complaint="it has not reached the dispatcher within $within s"
+    until=$(($(date +%s) + within))
+    until connected; do
+        [ "$(date +%s)" -lt "$until" ] || return 1
+        sleep 1
+    done
+}
+
+# Have it run as `current` says. A version that does not start, or does not reach the dispatcher as the one before did, gives way to that.
 restart() {
     if ! has_systemd; then
         if [ -z "$root" ] && [ -n "$start" ]; then
@@ -438,18 +462,19 @@ restart() {
     systemctl daemon-reload
     [ -n "$start" ] || return 0
     systemctl --quiet enable "$unit"
-    if systemctl restart "$unit"; then
+    was_connected=
+    if start_anew; then
         say "started: systemctl status federator-$role"
         return
     fi
     journalctl --no-pager --lines 20 --unit "$unit" >&2 || true
-    [ -n "$1" ] && [ "$1" != "$(readlink "$programs/current")" ] || fail "it does not start, see above"
+    [ -n "$1" ] && [ "$1" != "$(readlink "$programs/current")" ] || fail "$complaint, see above"
     link "$1" current
     if [ -n "$older" ]; then link "$older" previous; else rm -f "$programs/previous"; fi
     install_unit "$1"
     systemctl daemon-reload
     systemctl restart "$unit" || fail "neither this version starts nor the one before, $1; see journalctl -u federator-$role"
-    fail "it does not start, see above; the version before, $1, runs again"
+    fail "$complaint, see above; the version before, $1, runs again"
 }
 
 if [ -n "$uninstall" ]; then

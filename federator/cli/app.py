@@ -115,7 +115,7 @@ GROUPS = {
     "series": "Show jobs that are submitted again and again; pause, resume and cancel them.",
     "service": "Apply, list and show services, whose replicas answer requests; promote, roll back and delete them.",
     "local": "Submit to the agent of this host while its site is cut off; list, log, cancel and wait for such jobs.",
-    "site": "Show one site, take work off it, see what it was used for, revoke a host's key, declare it dead, or forget it.",
+    "site": "Show one site, take work off it, see what it was used for, upgrade agents, revoke a host's key, declare it dead, or forget it.",
     "policy": "Show, check, try and apply policies.",
     "decisions": "Recorded decisions: list, show, replay.",
     "solver": "The optimizer on files: decide a problem, or judge a plan for one.",

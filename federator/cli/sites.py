@@ -30,6 +30,7 @@ from federator.kernel.errors import Invalid
 from federator.wire.sites import DrainPreview
 
 app = App(name="site")
+app.command("federator.cli.upgrades:upgrade", name="upgrade")
 SiteName = Annotated[str, Parameter(help="Name of the site.")]
 
 

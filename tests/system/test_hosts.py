@@ -26,8 +26,9 @@ DROP_IN = (
 )
 """The tests' own Python may be in somebody's home."""
 WORK = "/var/lib/federator-agent/placements/*/work"
-OLD, NEW, BROKEN = "0.0.9", "0.1.1", "0.1.2"
+OLD, NEW, BROKEN, DEAF = "0.0.9", "0.1.1", "0.1.2", "0.1.3"
 SERVE_FAILS = {"federator_agent/commands.py": "\ndef serve(options: object) -> int:\n    return 3\n"}
+SPEAKS_ANOTHER_PROTOCOL = {"federator_agent/link.py": "\nPROTOCOL = 1000\n"}
 
 
 class Installed:
@@ -89,7 +90,7 @@ def installed(tmp_path: Path) -> Iterator[Installed]:
     given.mkdir()
     wheel = wheel_of_this_tree(tmp_path)
     kernels = share_kernels(given)
-    for version, more in ((OLD, {}), (NEW, {}), (BROKEN, SERVE_FAILS)):
+    for version, more in ((OLD, {}), (NEW, {}), (BROKEN, SERVE_FAILS), (DEAF, SPEAKS_ANOTHER_PROTOCOL)):
         make_bundle(given / version, wheel, version, kernels | more)
     host = Host(tmp_path / "place", given)
     try:
@@ -142,6 +143,13 @@ def test_work_goes_on_while_both_are_exchanged_and_put_back(installed: Installed
             assert installed.status() == "RUNNING"
     assert "it does not start" in installed.refused(BROKEN, "agent")
     assert installed.runs("agent") == OLD
+    wait_until(installed.is_ready, "the site")
+    alive = "/var/lib/federator-agent/alive"
+    wait_until(lambda: host("cat", alive).stdout == "connected\n", "the agent to say so itself")
+    told = installed.refused(DEAF, "agent", "--within", "5")
+    assert "it has not reached the dispatcher within 5 s" in told
+    assert installed.runs("agent") == OLD
+    wait_until(installed.is_ready, "the site")
 
     refused = installed.refused(OLD, "agent", "--uninstall")
     assert "nothing is removed while work is here" in refused

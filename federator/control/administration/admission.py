@@ -150,7 +150,8 @@ class Admission(Tokens):
         answers: list[JoinAnswer] = []
 
         def compute() -> Changes:
-            token, many = self._join_token(digest), ()
+            token = self._join_token(digest)
+            many: tuple[JoinToken, ...] = ()
             if token.most:
                 token, many = self._one_of_many(token, request, site_named)
             self._check_unused(token, request.public_key)
