@@ -17,7 +17,7 @@ from federator.model.identity import Role
 from federator.model.plans import Plan
 from federator.model.rules import PolicySet
 from federator.model.snapshot import Problem
-from federator.planning.wording.told import told_plan
+from federator.planning.wording.told import told_plan, told_row
 from federator.wire.administration import PolicyDiff, PolicyRequest, PolicyRollback, PolicyVerdict
 from federator.wire.contrast import PolicyReplay, ReplayRequest
 from federator.wire.decisions import DecisionRow, RecordedDecision, ReplayResult, ToldDecision
@@ -112,7 +112,7 @@ async def decisions(call: Call) -> list[DecisionRow]:
     """The last recorded decisions, oldest first; the page before it begins `before` the first of these."""
     query = call.query(DecisionsQuery)
     until = math.inf if query.until is None else query.until
-    return call.core.decisions.before(query.before, query.since, until, query.last)
+    return [told_row(row) for row in call.core.decisions.before(query.before, query.since, until, query.last)]
 
 
 async def decision(call: Call) -> RecordedDecision:
@@ -128,7 +128,7 @@ async def tell_decision(call: Call) -> ToldDecision:
     named = {each.job for each in (*plan.actions, *plan.waiting)}
     jobs, seen = call.core.records.jobs, problem.snapshot
     return ToldDecision(
-        row=call.core.decisions.row(call.path("id")),
+        row=told_row(call.core.decisions.row(call.path("id"))),
         plan=plan,
         names={each.id: each.name for each in seen.jobs if each.id in named}
         | {name: jobs[name].label for name in named if name in jobs},

@@ -13,6 +13,7 @@ from federator.hub.outside import Rows, Written
 from federator.model.jobs import Checkpoint, Job, JobSpec
 from federator.model.placements import DesiredEntry, Order, Placement
 from federator.model.spans import sampled
+from federator.planning.wording.told import order_words
 from federator.wire import link
 
 DELTA_ENTRIES = 2000
@@ -68,7 +69,7 @@ class DesiredPlacements:
             order=Order.STOP if placement.ended else placement.order,
             ranks=tuple(rank for rank, name in enumerate(placement.members) if name == member),
             pool=placement.pool,
-            reason=placement.order_reason,
+            reason=order_words(placement),
             max_duration_s=placement.max_duration_s,
             grace_s=min(checkpoint.grace_s, math.inf if placement.grace_s is None else placement.grace_s),
             signal=checkpoint.signal,

@@ -124,3 +124,5 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """what that cost, as its site says of electricity; no part of `usd`,"""
     co2_kg: float = 0.0
     """and what it emitted."""
+    reason: Reason | None = None
+    """Why, where it is known as a value; `what` says it too once it is told."""

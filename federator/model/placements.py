@@ -213,6 +213,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     order: Order
     spec_hash: str
     order_reason: str = ""
+    """Why it is to stop, in words; empty where `order_why` says it."""
+    order_why: Reason | None = None
     lease: str | None = None
     """The rented machine that it is on; of several, the first."""
     leases: tuple[str, ...] = ()
@@ -249,6 +251,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     winner: str = ""
     """The stage whose plan it was, and why that plan was the better one."""
     winner_because: str = ""
+    """In words: of older versions."""
+    winner_reason: Reason | None = None
     because: str = ""
     """Why it is there, in words; empty where `reason` says it."""
     reason: Reason | None = None

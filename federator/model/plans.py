@@ -214,6 +214,10 @@ class StageReport(msgspec.Struct, frozen=True):
     bound_usd: float | None = None
     work: int = 0
     note: str = ""
+    columns: int = 0
+    """Of its model, if it has one,"""
+    rows: int = 0
+    """and its rows."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,8 +227,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     taken_at: float
     seed: int
     winner: str
-    winner_because: str
     objective_usd: float
+    winner_because: str = ""
+    """In words: of plans of older versions, and once it is told."""
+    winner_reason: Reason | None = None
     terms: dict[str, float] = {}
     stages: tuple[StageReport, ...] = ()
     actions: tuple[Action, ...] = ()

@@ -366,6 +366,31 @@ class Rentable(RejectionKind, frozen=True, kw_only=True, tag="rentable"):
     policy: str
 
 
+# -- why a plan is the one that is carried out ---------------------------------------------------------------------------
+
+
+class Cheaper(RejectionKind, frozen=True, kw_only=True, tag="cheaper"):
+    """It costs so much less than greedy's. `gain`, what makes most of that: `shortfall` (of guarantees) and `policy` (rentals that policies require), or of `job` `deadline` (met, by `finish_at`) and `cost`."""
+
+    saves_usd: float
+    gain: str = ""
+    job: str = ""
+    gains_usd: float = 0.0
+    finish_at: float | None = None
+
+
+class NoneCheaper(RejectionKind, frozen=True, kw_only=True, tag="none-cheaper"):
+    """It is greedy's, and these stages found nothing cheaper; without any, no other completed."""
+
+    stages: tuple[str, ...] = ()
+
+
+class GreedyAlone(RejectionKind, frozen=True, kw_only=True, tag="greedy-alone"):
+    """It is greedy's, and no other counts. `situation`: `fast-path`, `solver-failed`, `starts-only` or `nothing-waits`."""
+
+    situation: str
+
+
 # -- how a place stands to a job ----------------------------------------------------------------------------------------
 
 
@@ -418,6 +443,7 @@ Reason = (
     | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached
     | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut
     | RentLater | Rentable
+    | Cheaper | NoneCheaper | GreedyAlone
     | Booting | InUse | Busy | FitsNow | InForm | WithData
     | Rejected
 )  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from federator.model.plans import Plan, StageReport
+from federator.model.reasons import Cheaper, NoneCheaper, Reason
 from federator.model.snapshot import Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns
@@ -16,7 +17,6 @@ from federator.planning.plans.greedy import QUICK, drop_needless, plan_quickly, 
 from federator.planning.plans.plan_builder import write_plan
 from federator.planning.plans.preference import keep_order
 from federator.planning.scheduling.objective import Evaluator, Scored
-from federator.planning.wording import moment, money
 from federator.planning.world.problem import World
 from federator.solving import linear, local_search
 from federator.solving.frames import LEAD, STAGES
@@ -64,12 +64,11 @@ class _Race:
         if scored.total < self.best.total - WORTH_USD:
             self.best, self.winner, self.judge = scored, stage, judge
 
-    def because(self) -> str:
+    def because(self) -> Reason:
         """Why the winner won."""
         if self.winner != "greedy":
             return _comparison(self.evaluator, self.best, self.greedy)
-        others = [report.stage for report in self.reports[1:] if report.completed]
-        return f"{' and '.join(others)} found nothing cheaper" if others else "the only stage that completed"
+        return NoneCheaper(stages=tuple(each.stage for each in self.reports[1:] if each.completed))
 
 
 def decide(
@@ -149,7 +148,6 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, judge: Eva
     scored = judge.score(table.jobs_for(answer.rounded, judge))
     if len(judge.world.jobs) <= WHOLE_JOBS:
         scored = drop_needless(judge, scored)
-    note = f"{len(table.cost)} columns, {len(table.rows)} rows; the bound is the linear model's"
     race.report(
         StageReport(
             stage="lp",
@@ -157,7 +155,8 @@ def _linear(race: _Race, table: Columns, answer: linear.LinearAnswer, judge: Eva
             objective_usd=scored.total,
             bound_usd=round(answer.bound_usd, 6),
             work=answer.solves,
-            note=note,
+            columns=len(table.cost),
+            rows=len(table.rows),
         )
     )
     race.prices = answer.prices
@@ -173,23 +172,24 @@ def _local_search(race: _Race, answer: linear.LinearAnswer) -> None:
     race.offer("local-search", scored, judge)
 
 
-def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> str:
+def _comparison(evaluator: Evaluator, scored: Scored, greedy: Scored) -> Cheaper:
     """Why a plan won: what it saves, and the job or the promise that made most of the difference."""
-    text = f"{money(greedy.total - scored.total)} lower than greedy"
+    saves_usd = greedy.total - scored.total
     gains = greedy.usd - scored.usd
     most = int(gains.argmax())
-    job, gain = evaluator.world.jobs[most].id, float(gains[most])
+    view, gain = evaluator.world.jobs[most], float(gains[most])
     promised = {term: greedy.terms[term] - scored.terms[term] for term in ("shortfall", "policy")}
     term = max(promised, key=lambda name: promised[name])
     if promised[term] > max(0.0, gain):
-        what = (
-            "guarantees are better kept" if term == "shortfall" else "more of what policies require is rented"
-        )
-        return f"{text}: {what}"
+        return Cheaper(saves_usd=saves_usd, gain=term)
     if gain <= 0:
-        return text
-    view, booking = evaluator.world.by_id[job], scored.booking(job)
-    if greedy.costs[job].late and not scored.costs[job].late:
-        finish = f" by {moment(booking.finish_at, evaluator.world.now)}" if booking else ""
-        return f"{text}: it meets the deadline of {view.name} ({job}){finish}"
-    return f"{text}: {view.name} ({job}) costs {money(gain)} less"
+        return Cheaper(saves_usd=saves_usd)
+    met = greedy.costs[view.id].late and not scored.costs[view.id].late
+    booking = scored.booking(view.id) if met else None
+    return Cheaper(
+        saves_usd=saves_usd,
+        gain="deadline" if met else "cost",
+        job=f"{view.name} ({view.id})",
+        gains_usd=gain,
+        finish_at=booking.finish_at if booking else None,
+    )

@@ -15,7 +15,7 @@ from federator.model.plans import Place, Plan, Preempt, Rent, StageReport, Waiti
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explanations.ranges import ranges
 from federator.planning.scheduling.objective import Evaluator, Scored
-from federator.planning.wording.told import because_of, told_waiting
+from federator.planning.wording.told import because_of, told_waiting, winner_words
 from federator.planning.world.buckets import BUCKETS_H
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
@@ -62,7 +62,7 @@ def run(
         taken_at=plan.taken_at,
         seed=plan.seed,
         winner=plan.winner,
-        winner_reason=plan.winner_because,
+        winner_reason=winner_words(plan, plan.taken_at),
         objective=objective_of(scored),
         certificate=certificate,
         stages=tuple(_stage(stage, laps.wall_s) for stage in plan.stages),
@@ -110,6 +110,8 @@ def _stage(report: StageReport, wall_s: Mapping[str, float]) -> StageRun:
         bound_usd=report.bound_usd,
         work=report.work,
         note=report.note,
+        columns=report.columns,
+        rows=report.rows,
         wall_s=wall_s.get(report.stage, 0.0),
     )
 

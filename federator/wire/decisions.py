@@ -4,6 +4,7 @@ import msgspec
 
 from federator.model.outlook import Proof
 from federator.model.plans import Plan
+from federator.model.reasons import Reason
 from federator.model.snapshot import Problem
 
 
@@ -19,6 +20,7 @@ class DecisionRow(msgspec.Struct, frozen=True, kw_only=True):
     stages: str
     size_bytes: int
     winner_because: str = ""
+    winner_reason: Reason | None = None
     waiting: int = 0
     """So many jobs it lets wait."""
     stale: int = 0

@@ -178,6 +178,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     decision: str = ""
     winner: str = ""
     winner_because: str = ""
+    winner_reason: Reason | None = None
     outputs: bool = False
     attempts: tuple[AttemptRow, ...] = ()
     """Its newest attempts, oldest first; only where one job is asked for (GET)."""

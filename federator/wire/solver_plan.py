@@ -199,6 +199,10 @@ class StageRun(_Part, frozen=True, kw_only=True):
     """Looks, dives or branches."""
     note: str = ""
     """For people."""
+    columns: int = 0
+    """Of its linear program."""
+    rows: int = 0
+    """Of the same."""
     wall_s: float = 0.0
     """How long it took. The one thing here that differs from run to run."""
 

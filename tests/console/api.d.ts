@@ -288,6 +288,14 @@ declare namespace Api {
     field: string;
     value: boolean | number | string | null;
   }
+  interface Cheaper {
+    kind: "cheaper";
+    saves_usd: number;
+    gain?: string;
+    job?: string;
+    gains_usd?: number;
+    finish_at?: number | null;
+  }
   interface CheaperElsewhere {
     kind: "cheaper-elsewhere";
     place: string;
@@ -357,6 +365,7 @@ declare namespace Api {
     stages: string;
     size_bytes: number;
     winner_because: string;
+    winner_reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     waiting: number;
     stale: number;
     checkpoint: string;
@@ -400,7 +409,7 @@ declare namespace Api {
     text: string;
     site: string;
     placement: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface Evicted {
     jobs: Array<string>;
@@ -417,7 +426,7 @@ declare namespace Api {
     tasks: Record<string, number>;
     status: string;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     decision: string;
     winner: string;
     sites: Array<SiteReason>;
@@ -600,6 +609,10 @@ declare namespace Api {
     must: boolean;
     rent: boolean;
   }
+  interface GreedyAlone {
+    kind: "greedy-alone";
+    situation: string;
+  }
   interface GuaranteeRow {
     type: "guarantee";
     policy: string;
@@ -638,7 +651,7 @@ declare namespace Api {
   interface InForm {
     kind: "in-form";
     form: FormTaken;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface InTimeAtHome {
     kind: "in-time-at-home";
@@ -700,7 +713,7 @@ declare namespace Api {
     proposed: string;
     proposed_usd: number;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     started_at: number | null;
     finished_at: number | null;
     notify: Array<"start" | "end" | "fail" | "deadline-at-risk" | "idle-gpus">;
@@ -729,10 +742,11 @@ declare namespace Api {
     members: Array<string>;
     parts: Array<Part>;
     waiting: Waiting | null;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     decision: string;
     winner: string;
     winner_because: string;
+    winner_reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     outputs: boolean;
     attempts: Array<AttemptRow>;
     series: string;
@@ -791,7 +805,7 @@ declare namespace Api {
     array_index: number | null;
     tasks: Record<string, number>;
     indices: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     missed_deadline: boolean | null;
     labels: Record<string, string>;
     used: Used | null;
@@ -922,9 +936,9 @@ declare namespace Api {
   }
   interface LateUnrented {
     kind: "late";
-    waits: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    waits: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
     place?: string;
-    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface Lead {
     job: string;
@@ -946,7 +960,7 @@ declare namespace Api {
     ready_at: number | null;
     ended_at: number | null;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     failure: string | null;
     evidence: BurstEvidence | null;
     kept_because: string;
@@ -971,6 +985,7 @@ declare namespace Api {
     energy_kwh: number;
     power_usd: number;
     co2_kg: number;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface LendsToOthers {
     kind: "lends-to-others";
@@ -1021,7 +1036,7 @@ declare namespace Api {
   interface MakesRoom {
     kind: "makes-room";
     job: string;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface Mark {
     at: string;
@@ -1121,6 +1136,10 @@ declare namespace Api {
   interface NoSites {
     kind: "no-sites";
   }
+  interface NoneCheaper {
+    kind: "none-cheaper";
+    stages?: Array<string>;
+  }
   interface NotBefore {
     kind: "not-before";
     until_at: number;
@@ -1139,7 +1158,7 @@ declare namespace Api {
   interface Nowhere {
     kind: "nowhere";
     place: string;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface Offer {
     name: string;
@@ -1334,7 +1353,7 @@ declare namespace Api {
     expected_start_at: number;
     expected_end_at: number;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     lease: string | null;
     moves: Moves | null;
     form: number;
@@ -1354,8 +1373,9 @@ declare namespace Api {
     taken_at: number;
     seed: number;
     winner: string;
-    winner_because: string;
     objective_usd: number;
+    winner_because: string;
+    winner_reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     terms: Record<string, number>;
     stages: Array<StageReport>;
     actions: Array<Place | Rent | Preempt>;
@@ -1502,7 +1522,7 @@ declare namespace Api {
     placement: string;
     beneficiary: string;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     form: number | null;
   }
   interface PreemptRule {
@@ -1573,7 +1593,7 @@ declare namespace Api {
     committed_usd: number;
     finish_at: number;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface ProposalRow {
     kind: string;
@@ -1762,7 +1782,7 @@ declare namespace Api {
     committed_usd: number;
     evidence: BurstEvidence;
     because: string;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     moves: Moves | null;
     form: number;
     machines: number;
@@ -1814,7 +1834,7 @@ declare namespace Api {
     form?: FormTaken | null;
     brought?: Brought | null;
     not_place?: string;
-    not_why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    not_why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface ReplayResult {
     identical: boolean;
@@ -1885,7 +1905,7 @@ declare namespace Api {
   interface Running {
     kind: "running";
     site: string;
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
   }
   interface SavedAt {
     kind: "saved-at";
@@ -2037,7 +2057,7 @@ declare namespace Api {
     direct_usd: number | null;
     congestion: Record<string, number>;
     tie: boolean;
-    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface SiteRefused {
     kind: "site-refused";
@@ -2124,6 +2144,8 @@ declare namespace Api {
     bound_usd: number | null;
     work: number;
     note: string;
+    columns: number;
+    rows: number;
   }
   interface StatementRow {
     owner: string;
@@ -2185,7 +2207,7 @@ declare namespace Api {
     machines?: number;
     home_finish_at?: number | null;
     start_by_at?: number | null;
-    beside?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    beside?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
   }
   interface TokenAnswer {
     secret: string;
@@ -2317,7 +2339,7 @@ declare namespace Api {
     home_finish_at?: number | null;
     home_usd?: number;
     change?: string;
-    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    why?: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
     reason?: string;
     reserved?: Reservation | null;
   }
@@ -2362,7 +2384,7 @@ declare namespace Api {
   }
   interface WithData {
     kind: "with-data";
-    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
+    why: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost;
     brought?: Brought | null;
     heard_s?: number;
   }

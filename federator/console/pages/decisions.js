@@ -197,7 +197,7 @@ function stages(rows) {
         { id: "usd", title: "Objective", numeric: true, cell: (row) => money(row.objective_usd) },
         { id: "bound", title: "Bound", numeric: true, cell: (row) => money(row.bound_usd) },
         { id: "work", title: "Work", numeric: true, cell: (row) => number(row.work) },
-        { id: "note", title: "Note", cell: (row) => row.note, wide: true },
+        { id: "note", title: "Note", cell: (row) => row.note || (row.columns ? `${plural(row.columns, "column")}, ${plural(row.rows, "row")}` : ""), wide: true },
       ],
     }),
     rows,

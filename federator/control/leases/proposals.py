@@ -11,7 +11,6 @@ from federator.kernel.errors import Conflict, NotFound
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job, JobStatus
 from federator.model.plans import Plan, Proposal, ProposalKind
-from federator.planning.wording.told import because_of
 
 
 async def note_proposals(records: Records, event_writer: EventWriter, plan: Plan) -> None:
@@ -26,9 +25,7 @@ async def note_proposals(records: Records, event_writer: EventWriter, plan: Plan
         )
         changes.put(job, event_writer.event(job, proposal.kind, reason_of(proposal)))
         about = {"job": job.id, "queue": job.queue, "owner": job.owner}
-        event_writer.act(
-            changes, "dispatcher", f"{proposal.kind}: {because_of(proposal, plan.taken_at)}", **about
-        )
+        event_writer.act(changes, "dispatcher", proposal.kind, reason=proposal.reason, **about)
 
     await write_each(records, fresh, note)
 

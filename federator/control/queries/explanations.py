@@ -29,7 +29,7 @@ from federator.planning.explanations.explain import Aftermath, explain_waiting
 from federator.planning.explanations.higher_priority import PriorityTrials, with_advice
 from federator.planning.plans.array_preview import preview_array
 from federator.planning.plans.preview import preview
-from federator.planning.wording.told import because_of, told_waiting
+from federator.planning.wording.told import because_of, told_waiting, winner_words
 from federator.wire.http import Preview
 from federator.wire.jobfile import JobRequest
 
@@ -215,7 +215,7 @@ class Explainer:
             because=waiting.because if waiting else self._because(job, placement),
             reason=waiting.why if waiting else job.reason,
             decision=placement.decision if placement else "",
-            winner=f"{placement.winner}: {placement.winner_because}"
+            winner=f"{placement.winner}: {winner_words(placement, placement.assigned_at)}"
             if placement and placement.winner
             else "",
             sites=then.sites if then else (),

@@ -50,7 +50,7 @@ from federator.model.placements import Part, Placement
 from federator.model.plans import Explanation, Waiting
 from federator.model.rights import MAY_READ
 from federator.model.sites import Site
-from federator.planning.wording.told import told_event
+from federator.planning.wording.told import told_event, told_line, winner_words
 from federator.settings import ProviderSettings
 from federator.wire.addresses import read_address
 from federator.wire.administration import BurstStatus
@@ -164,7 +164,10 @@ class Views:
         placement, spec = self._last_placement(job), self._records.spec(job.spec_hash)
         _, plan = self._turn.last or (None, None)
         waiting = self._waiting(job)
-        winner, because = ("", "") if plan is None else (plan.winner, plan.winner_because)
+        won, won_at = (
+            placement or plan,
+            placement.assigned_at if placement else (plan.taken_at if plan else 0.0),
+        )
         return JobDetail(
             job=msgspec.structs.replace(job, because=self._explainer.why(job, None, placement)),
             reason=job.reason if waiting is None else waiting.why,
@@ -180,8 +183,9 @@ class Views:
             decision=self._explainer.kept(
                 placement.decision if placement else (plan.decision if plan and waiting else "")
             ),
-            winner=placement.winner if placement else winner,
-            winner_because=placement.winner_because if placement else because,
+            winner=won.winner if won else "",
+            winner_because=winner_words(won, won_at) if won else "",
+            winner_reason=won.winner_reason if won else None,
             outputs=self._records.known_outputs(job.id) is not None,
             used=self._inventory.measurements.of(placement),
             form=placement.form if placement else None,
@@ -411,7 +415,7 @@ class Views:
                 if lease.status not in LEASE_ENDED
             ),
             caps=tuple(self.budgets()),
-            turn=f"{plan.winner}: {plan.winner_because}" if plan else "",
+            turn=f"{plan.winner}: {winner_words(plan, plan.taken_at)}" if plan else "",
             jobs_total=len(self._records.index.of_cells(sight.cell, others)) + self.search.count(sight),
         )
 
@@ -439,7 +443,7 @@ class Views:
         found: list[LedgerEntry] = []
         async for entry in self.ledger_lines(after, since=since):
             if (not job or entry.job == job) and (not sites or entry.site in sites):
-                found.append(entry)
+                found.append(told_line(entry))
             if len(found) >= limit:
                 break
         return found

@@ -147,7 +147,7 @@ class DecisionLog:
             jobs=len(problem.snapshot.jobs),
             stages=", ".join(stage.stage for stage in plan.stages if stage.completed),
             size_bytes=len(data),
-            winner_because=plan.winner_because,
+            winner_reason=plan.winner_reason,
             waiting=len(plan.waiting),
             stale=stale,
             checkpoint=before.checkpoint if before else plan.decision,

@@ -100,7 +100,7 @@ class EventWriter:
         self,
         changes: Changes,
         placement: Placement,
-        reason: str,
+        because: str | Reason,
         *,
         sent: bool,
         grace_s: float | None = None,
@@ -111,6 +111,7 @@ class EventWriter:
         must not run, and what is reserved for it is free again. The sets are rid of it once the members have answered or are gone.
         Of one whose machines were not all there nobody knows.
         """
+        text, reason = _apart(because)
         if not sent:
             ended_at = self.clock.now()
             return self.placement(
@@ -118,12 +119,15 @@ class EventWriter:
                 placement,
                 "revoke",
                 order=Order.STOP,
-                order_reason=reason,
+                order_reason=text,
+                order_why=reason,
                 ended_at=ended_at,
                 moves=None,
                 stop_acknowledged=placement.assembling,
             )
-        told = msgspec.structs.replace(placement, order=Order.STOP, order_reason=reason, grace_s=grace_s)
+        told = msgspec.structs.replace(
+            placement, order=Order.STOP, order_reason=text, order_why=reason, grace_s=grace_s
+        )
         changes.put(told)
         return told
 

@@ -12,6 +12,7 @@ from federator.model.jobs import Job, JobSpec, JobStatus, Outcome, TerminalReaso
 from federator.model.lifecycle import allows
 from federator.model.placements import Cause, Placement, PlacementReport, PlacementStatus
 from federator.model.reasons import Reason, Running
+from federator.planning.wording.told import order_words
 
 REASONS = {
     Cause.EXIT: TerminalReason.EXIT_CODE,
@@ -151,14 +152,14 @@ class OutcomeHandler:
                 job,
                 "fail",
                 "preempted, and its retry.on does not list preemption",
-                outcome=Outcome(TerminalReason.RETRIES_SPENT, placement.order_reason),
+                outcome=Outcome(TerminalReason.RETRIES_SPENT, order_words(placement)),
             )
         elif job.status is JobStatus.SUSPENDING:
             self._event_writer.job(
                 changes,
                 job,
                 "paused",
-                f"stopped at {placement.site} {saved}: {placement.order_reason}",
+                f"stopped at {placement.site} {saved}: {order_words(placement)}",
                 **fields,
             )
         elif allows(job.status, "requeue"):
@@ -166,7 +167,7 @@ class OutcomeHandler:
                 changes,
                 job,
                 "requeue",
-                f"{placement.site} stopped it: {report.detail or placement.order_reason}",
+                f"{placement.site} stopped it: {report.detail or order_words(placement)}",
                 **fields,
             )
 

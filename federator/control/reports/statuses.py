@@ -235,9 +235,11 @@ class StatusHandler:
         if first is None or before.ended_first or job.placement != placement.id:
             return
         if first.status is PlacementStatus.LOST and allows(job.status, "lose"):
-            self._event_writer.job(changes, job, "lose", placement.order_reason)
+            self._event_writer.job(changes, job, "lose", placement.order_reason or placement.order_why or "")
         else:
-            changes.put(self._event_writer.event(job, "stopping", placement.order_reason))
+            changes.put(
+                self._event_writer.event(job, "stopping", placement.order_reason or placement.order_why or "")
+            )
         _locate(changes, placement)
 
     def _apply(self, changes: Changes, told: StatusReport, **fields: object) -> None:

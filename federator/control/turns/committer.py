@@ -29,7 +29,6 @@ from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, S
 from federator.model.reasons import Rents
 from federator.model.snapshot import Problem, Snapshot
 from federator.planning.checks import check_actions
-from federator.planning.wording.told import because_of
 
 CHUNK = 20
 """Actions that are tested against one snapshot. How many of them make a transaction, their rows decide."""
@@ -181,7 +180,8 @@ class Committer:
         return self._event_writer.ledger(
             LedgerKind.ACT,
             "dispatcher",
-            f"rent {count}{offer.name}: {because_of(action, self._event_writer.clock.now())}",
+            f"rent {count}{offer.name}",
+            reason=action.reason,
             job=job.id,
             queue=job.queue,
             owner=job.owner,
@@ -237,6 +237,7 @@ class Committer:
             decision=plan.decision,
             winner=plan.winner,
             winner_because=plan.winner_because,
+            winner_reason=plan.winner_reason,
             because=action.because,
             reason=action.reason,
             moves=action.moves,
@@ -255,7 +256,7 @@ class Committer:
             return "the placement is over or being stopped"
         reserved = placement.order is Order.RESERVE
         at = self._event_writer.clock.now()
-        self._event_writer.stop(changes, placement, because_of(action, at), sent=not reserved)
+        self._event_writer.stop(changes, placement, reason_of(action), sent=not reserved)
         why: dict[str, Any] = {"pause_for": "preemption"}
         if action.form is not None:
             why = {"pause_for": "resize", "form": self._kept_to(placement, action.form)}
@@ -316,9 +317,9 @@ class _Attempt:
 
 def _with_warm(action: Rent, count: int) -> Rent:
     """Of its machines so many are rented already."""
-    if isinstance(action.reason, Rents):
-        return msgspec.structs.replace(action, reason=msgspec.structs.replace(action.reason, warm=count))
-    return msgspec.structs.replace(action, because=f"{action.because}; of these, {count} are warm")
+    if not isinstance(action.reason, Rents):
+        return action
+    return msgspec.structs.replace(action, reason=msgspec.structs.replace(action.reason, warm=count))
 
 
 def _filled(placement: Placement, offer: Offer, machines: Sequence[str]) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from federator.kernel.clock import Clock
 from federator.kernel.errors import Transient
 from federator.kernel.ids import IdSource
 from federator.model.plans import Place, Plan, Preempt, Waiting
+from federator.model.reasons import GreedyAlone
 from federator.model.snapshot import Problem
 from federator.planning.checks import check_actions
 from federator.planning.plans.greedy import plan_greedily, plan_quickly
@@ -209,8 +210,8 @@ class Turn:
         )
         if not actions:
             return False
-        because = "fast path: it does not wait for the solver"
-        plan = msgspec.structs.replace(made, actions=actions, winner_because=because)
+        because = GreedyAlone(situation="fast-path")
+        plan = msgspec.structs.replace(made, actions=actions, winner_reason=because)
         decision = await self._check(Decision(problem, made, plan))
         committed = await self.committer.commit(decision.plan)
         await self._record(decision, committed)
@@ -230,8 +231,8 @@ class Turn:
         if not (self.settings.solver and waits):
             return Decision(problem, made, made)
         METRICS.count("federator_solver_failures_total")
-        because = "the solver was late or failed; greedy's plan stands"
-        return Decision(problem, made, msgspec.structs.replace(made, winner_because=because))
+        because = GreedyAlone(situation="solver-failed")
+        return Decision(problem, made, msgspec.structs.replace(made, winner_reason=because))
 
     async def _solve(self, problem: Problem) -> Plan | None:
         """Ask the solver; interactive and short work that arrives meanwhile goes by the fast path."""
@@ -330,6 +331,6 @@ def empty_plan(problem: Problem) -> Plan:
         taken_at=problem.snapshot.taken_at,
         seed=0,
         winner="greedy",
-        winner_because="nothing waits",
+        winner_reason=GreedyAlone(situation="nothing-waits"),
         objective_usd=0.0,
     )

@@ -21,7 +21,7 @@ from federator.planning.explanations.remedies import smallest_way
 from federator.planning.explanations.smallest_change import helps
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import HomeForecast
-from federator.planning.wording.told import because_of, told_waiting
+from federator.planning.wording.told import because_of, told_waiting, winner_words
 from federator.planning.world.problem import World
 
 
@@ -101,7 +101,7 @@ def _said(plan: Plan, job_id: str) -> tuple[Explanation, Waiting | None]:
         status="unknown",
         because="this plan says nothing about it",
         decision=plan.decision,
-        winner=f"{plan.winner}: {plan.winner_because}",
+        winner=f"{plan.winner}: {winner_words(plan, plan.taken_at)}",
     )
     for action in plan.actions:
         if action.job != job_id or isinstance(action, Preempt):

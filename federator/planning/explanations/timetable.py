@@ -16,7 +16,7 @@ from federator.planning.explanations.rule_words import kept_for
 from federator.planning.places.candidates import Candidate
 from federator.planning.rules.openings import kept_spans
 from federator.planning.scheduling.objective import Evaluator, Scored
-from federator.planning.wording.told import because_of, told_waiting
+from federator.planning.wording.told import because_of, told_waiting, winner_words
 from federator.planning.world.problem import World
 
 
@@ -27,7 +27,7 @@ def timetable(problem: Problem, plan: Plan) -> Timetable:
     return Timetable(
         decision=plan.decision,
         taken_at=plan.taken_at,
-        winner=f"{plan.winner}: {plan.winner_because}",
+        winner=f"{plan.winner}: {winner_words(plan, plan.taken_at)}",
         lanes=tuple(drawn.lanes.values()),
         bars=bars,
         unplanned=len(plan.waiting) - sum(bar.state in _WAITS for bar in bars),

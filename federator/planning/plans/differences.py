@@ -18,7 +18,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 MOST = 100
 """Lines told; more are counted."""
-HEADS = ("decision", "taken_at", "seed", "winner", "winner_because", "findings", "wake_at")
+HEADS = ("decision", "taken_at", "seed", "winner", "winner_because", "winner_reason", "findings", "wake_at")
 
 
 def completed(plan: Plan) -> Plan:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from federator.model.plans import Plan, StageReport
+from federator.model.reasons import NoneCheaper
 from federator.model.snapshot import JobView, Problem
 from federator.planning.plans.plan_builder import write_plan, write_starts
 from federator.planning.rentals.burst import LEAST_USD
@@ -41,7 +42,7 @@ def plan_greedily(problem: Problem, seed: int = 0) -> Plan:
         evaluator,
         scored,
         winner="greedy",
-        because="the only stage that completed",
+        because=NoneCheaper(),
         stages=(report,),
         seed=seed,
     )

@@ -6,6 +6,7 @@ Nothing is decided here (`actions`) and no sentence is made: reasons are values 
 from collections.abc import Sequence
 
 from federator.model.plans import Action, Place, Plan, Rent, StageReport, Waiting
+from federator.model.reasons import GreedyAlone, Reason
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import machines
 from federator.planning.plans.actions import Decided, decide_actions
@@ -24,7 +25,7 @@ def write_plan(
     scored: Scored,
     *,
     winner: str,
-    because: str,
+    because: Reason,
     stages: Sequence[StageReport] = (),
     seed: int = 0,
     prices: dict[str, float] | None = None,
@@ -39,7 +40,7 @@ def write_plan(
         taken_at=world.now,
         seed=seed,
         winner=winner,
-        winner_because=because,
+        winner_reason=because,
         objective_usd=scored.total,
         terms=scored.terms,
         stages=tuple(stages),
@@ -60,7 +61,7 @@ def write_starts(evaluator: Evaluator, scored: Scored, stage: str, seed: int) ->
         taken_at=world.now,
         seed=seed,
         winner="greedy",
-        winner_because="only what starts now was decided",
+        winner_reason=GreedyAlone(situation="starts-only"),
         objective_usd=0.0,
         stages=(StageReport(stage=stage, completed=True, work=scored.schedule.attempts),),
         actions=tuple(builder.start(world.by_id[job], place) for job, place in scored.starts.items()),

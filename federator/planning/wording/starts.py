@@ -155,6 +155,36 @@ def _widens(why: r.Widens, _now: float) -> Words:
     return Words(f"{with_more}, and ends about {span(why.saves_s)} sooner")
 
 
+@word(r.Cheaper)
+def _cheaper(why: r.Cheaper, now: float) -> Words:
+    finish = "" if why.finish_at is None else f" by {moment(why.finish_at, now)}"
+    gains = {
+        "shortfall": ": guarantees are better kept",
+        "policy": ": more of what policies require is rented",
+        "deadline": f": it meets the deadline of {why.job}{finish}",
+        "cost": f": {why.job} costs {money(why.gains_usd)} less",
+    }
+    return Words(f"{money(why.saves_usd)} lower than greedy{gains.get(why.gain, '')}")
+
+
+@word(r.NoneCheaper)
+def _none_cheaper(why: r.NoneCheaper, _now: float) -> Words:
+    if not why.stages:
+        return Words("the only stage that completed")
+    return Words(f"{' and '.join(why.stages)} found nothing cheaper")
+
+
+@word(r.GreedyAlone)
+def _greedy_alone(why: r.GreedyAlone, _now: float) -> Words:
+    known = {
+        "fast-path": "fast path: it does not wait for the solver",
+        "solver-failed": "the solver was late or failed; greedy's plan stands",
+        "starts-only": "only what starts now was decided",
+        "nothing-waits": "nothing waits",
+    }
+    return Words(known.get(why.situation, "the only stage that counts"))
+
+
 @word(r.Proposed)
 def _proposed(why: r.Proposed, now: float) -> Words:
     there = f"{why.place} for about {money(why.cost_usd)} (at worst {money(why.committed_usd)})"

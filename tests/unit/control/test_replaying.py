@@ -10,6 +10,7 @@ import msgspec
 from federator.kernel.clock import SystemClock
 from federator.model.jobs import JobStatus
 from federator.model.plans import Place, Plan, StageReport
+from federator.model.reasons import GreedyAlone
 from federator.model.snapshot import Problem
 from federator.settings import TurnSettings
 from federator.solving.inline import InlineSolver
@@ -33,7 +34,7 @@ async def test_a_decision_of_the_fast_path_replays() -> None:
     long = await world.submit(resources={"gpus": 1}, estimate="3h")
     await world.turn()
     assert world.job(short).status is world.job(long).status is JobStatus.RUNNING
-    assert "fast path" in world.placement(short).winner_because
+    assert world.placement(short).winner_reason == GreedyAlone(situation="fast-path")
     assert [row.actions for row in world.core.decisions.rows()] == [1, 1]
     assert await replayed(world) == [ReplayResult(identical=True)] * 2
 
@@ -44,7 +45,7 @@ async def test_a_decision_without_its_late_solver_replays() -> None:
     await world.add_site("lab", nodes=1, gpus=4)
     job = await world.submit(resources={"gpus": 1}, estimate="3h")
     await world.turn()
-    assert "late" in world.placement(job).winner_because
+    assert world.placement(job).winner_reason == GreedyAlone(situation="solver-failed")
     assert await replayed(world) == [ReplayResult(identical=True)]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from federator.control.turns.waiting_line import WaitingLine
+from federator.model.reasons import GreedyAlone
 from federator.settings import RetentionSettings, TurnSettings
 from tests.support.dispatch import World, make_world
 
@@ -23,7 +24,7 @@ async def test_without_the_fast_path_short_work_is_started_by_the_whole_plan() -
     for world, expected in ((fast, True), (whole, False)):
         job = await world.submit(**SHORT)
         await world.turn()
-        assert ("fast path" in world.placement(job).winner_because) is expected
+        assert (world.placement(job).winner_reason == GreedyAlone(situation="fast-path")) is expected
 
 
 async def test_no_decision_is_recorded_where_none_is_to_be_kept() -> None:

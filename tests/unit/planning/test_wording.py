@@ -11,16 +11,26 @@ from msgspec.structs import replace
 
 from federator.model import reasons as r
 from federator.model.capacity import Market
-from federator.model.events import Event
+from federator.model.events import Event, LedgerEntry, LedgerKind
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.plans import Plan, Waiting
 from federator.model.rejections import Denied
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.wording import words as table
-from federator.planning.wording.told import because_of, told_event, told_plan, told_waiting, words
+from federator.planning.wording.told import (
+    because_of,
+    order_words,
+    told_event,
+    told_line,
+    told_plan,
+    told_waiting,
+    winner_words,
+    words,
+)
 from federator.planning.wording.words import MOST_LETTERS
 from federator.solving.decide import decide
 from tests.scenarios.reading import scenarios
+from tests.support.dispatch import PLAN
 from tests.support.worlds import NOW
 
 KINDS = get_args(r.Reason)
@@ -32,6 +42,11 @@ SIMPLE: dict[type, st.SearchStrategy[Any]] = {
     look.BoolType: st.booleans(),
     look.NoneType: st.none(),
 }
+
+PLACEMENT = Placement(
+    id="pl-1", job="job-1", epoch=1, site="home", pool="gpu", members=("home",), market=Market.OWNED,
+    status=PlacementStatus.ASSIGNED, order=Order.RUN, spec_hash="abc",
+)  # fmt: skip
 
 
 def _values(told: look.Type) -> st.SearchStrategy[Any]:
@@ -134,10 +149,7 @@ def test_an_event_tells_its_reason_as_of_its_own_moment() -> None:
 
 def test_a_sentence_is_made_again_from_a_placement_that_was_stored() -> None:
     reason = Denied(policy="Residency/eu", said="data stays")
-    row = Placement(
-        id="pl-1", job="job-1", epoch=1, site="home", pool="gpu", members=("home",), market=Market.OWNED,
-        status=PlacementStatus.ASSIGNED, order=Order.RUN, spec_hash="abc", reason=reason,
-    )  # fmt: skip
+    row = replace(PLACEMENT, reason=reason)
     stored = msgspec.json.decode(msgspec.json.encode(row), type=Placement)
     assert because_of(stored, NOW) == "policy Residency/eu forbids it: data stays"
     older = msgspec.json.encode(msgspec.structs.replace(row, because="as it was told", reason=None))
@@ -148,3 +160,20 @@ def test_what_was_stored_in_words_wins_over_nothing() -> None:
     waiting = Waiting(job="job-1", kind="capacity", why=r.FitsNow())
     assert told_waiting(waiting, NOW).because == "it fits there now"
     assert told_waiting(replace(waiting, because="as it was"), NOW).because == "as it was"
+
+
+def test_why_a_plan_won_an_order_and_a_line_of_the_ledger_are_told_when_somebody_looks() -> None:
+    why = r.Cheaper(saves_usd=80.4, gain="deadline", job="train (job-1)", finish_at=NOW)
+    plan = replace(PLAN, winner="lp", winner_reason=why)
+    assert told_plan(plan).winner_because.startswith(
+        "80.40 USD lower than greedy: it meets the deadline of train (job-1) by "
+    )
+    assert winner_words(replace(plan, winner_reason=None, winner_because="as it was"), NOW) == "as it was"
+    stopped = replace(PLACEMENT, order=Order.STOP, order_why=r.MakesRoom(job="b (job-2)", why=r.FitsNow()))
+    assert order_words(stopped) == "makes room for b (job-2): it fits there now"
+    assert order_words(replace(stopped, order_reason="its rank failed")) == "its rank failed"
+    entry = LedgerEntry(
+        id="le-1", at=NOW, kind=LedgerKind.ACT, who="dispatcher", what="rent big", reason=r.FitsNow()
+    )
+    assert told_line(entry).what == "rent big: it fits there now"
+    assert told_line(replace(entry, reason=None)).what == "rent big"

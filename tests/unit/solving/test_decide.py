@@ -13,6 +13,7 @@ from federator.planning.linear.columns import ColumnKind
 from federator.planning.plans import greedy
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.wording.told import told_plan
 from federator.planning.world.problem import World
 from federator.solving import glop, linear
 from federator.solving.decide import decide
@@ -49,7 +50,7 @@ def _contested() -> Problem:
 def test_a_cheaper_plan_wins_and_says_why() -> None:
     plan = decide(_contested())
     assert plan.winner == "lp"
-    assert "lower than greedy: it meets the deadline of second" in plan.winner_because
+    assert "lower than greedy: it meets the deadline of second" in told_plan(plan).winner_because
     assert plan.objective_usd < plan_greedily(_contested()).objective_usd
     assert [report.stage for report in plan.stages] == ["greedy", "lp"]
     assert all(report.completed for report in plan.stages)
@@ -58,7 +59,7 @@ def test_a_cheaper_plan_wins_and_says_why() -> None:
 def test_greedy_alone_when_no_other_stage_is_asked_for() -> None:
     plan = decide(_contested(), stages=("greedy",))
     assert plan.winner == "greedy"
-    assert plan == msgspec.structs.replace(plan_greedily(_contested()), winner_because=plan.winner_because)
+    assert plan == msgspec.structs.replace(plan_greedily(_contested()), winner_reason=plan.winner_reason)
 
 
 def test_the_relaxation_is_a_bound_of_its_integer_model() -> None:
@@ -111,7 +112,7 @@ def test_an_unfinished_stage_contributes_nothing_and_says_so(monkeypatch: pytest
 def test_an_empty_world_is_decided() -> None:
     plan = decide(a_world())
     assert plan == Plan(
-        decision="dec-1", taken_at=NOW, seed=0, winner="greedy", winner_because=plan.winner_because, objective_usd=0.0,
+        decision="dec-1", taken_at=NOW, seed=0, winner="greedy", winner_reason=plan.winner_reason, objective_usd=0.0,
         terms=plan.terms, stages=plan.stages,
     )  # fmt: skip
 
