@@ -1,5 +1,7 @@
 """One join token for the agents of many new sites: bounded by their names, their number and its end, and each site lets one agent in by it."""
 
+from typing import Any
+
 import pytest
 
 from federator.kernel.errors import Conflict, Forbidden, Invalid, Unauthenticated
@@ -19,7 +21,7 @@ async def secret(world: World) -> str:
     return await token(world)
 
 
-async def token(world: World, site: str = "store-*", most: int = 3, **fields: str) -> str:
+async def token(world: World, site: str = "store-*", most: int = 3, **fields: Any) -> str:
     request = TokenRequest(site=site, kind="edge", most=most, **fields)
     return (await world.core.admission.create_token(ADMIN, request)).secret
 
