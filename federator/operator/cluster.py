@@ -3,6 +3,7 @@
 import msgspec
 
 from federator.kernel.errors import Conflict, Invalid, NotFound
+from federator.kube.api import Api, decoded
 from federator.operator.objects import (
     API_VERSION,
     FINALIZER,
@@ -12,7 +13,6 @@ from federator.operator.objects import (
     Status,
 )
 from federator.wire.jsontext import cut
-from federator_agent.kube.api import Api, decoded
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 ALL = f"/apis/{API_VERSION}/{PLURAL}"

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from federator.kernel.errors import Conflict, FederatorError, NotFound
+from federator.kube.api import Api, decoded
 from federator.operator.objects import Struct
-from federator_agent.kube.api import Api, decoded
 
 NAME = "federator-operator"
 HELD_S = 10.0

@@ -7,9 +7,9 @@ from collections import deque
 from typing import NamedTuple
 
 from federator.kernel.errors import Conflict, FederatorError
+from federator.kube.api import Api
 from federator.operator.objects import API_VERSION, KIND, FederatedJob, digest
 from federator.operator.status import LONGEST, instant
-from federator_agent.kube.api import Api
 
 COMPONENT = "federator-operator"
 WARNINGS = frozenset({"Failed", "Refused", "NotCancelled", "NotChanged", "NotPlanned"})

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from federator.client import AsyncClient, JobFilter
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, NotFound, Permanent, Transient
+from federator.kube.api import Api
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.operator import status as said
 from federator.operator.claims import Claims
@@ -33,7 +34,6 @@ from federator.operator.workloads import Workloads
 from federator.retry import Backoff
 from federator.wire.http import JobPatch, JobRow
 from federator.wire.records import decode
-from federator_agent.kube.api import Api
 from federator_agent.kube.informer import Informer
 
 WORKERS = 64

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from federator.client import AsyncClient
 from federator.kernel.errors import FederatorError, Invalid, NotFound
+from federator.kube.api import Api
 from federator.operator.objects import API_VERSION, Struct
 from federator.operator.settings import Policies
 from federator.operator.status import LONGEST
 from federator.wire.administration import PolicyDiff
 from federator.wire.yamltext import write_document
-from federator_agent.kube.api import Api
 from federator_agent.kube.informer import Informer
 from federator_policies.documents import API_VERSION as DOCUMENT_VERSION
 

@@ -10,10 +10,10 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from federator.kernel import logs, systemd
+from federator.kube.api import Api
 from federator.operator.election import Election
 from federator.operator.loop import Operator
 from federator.operator.settings import OperatorFile
-from federator_agent.kube.api import Api
 
 log = logging.getLogger("federator.operator")
 

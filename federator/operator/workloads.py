@@ -16,6 +16,7 @@ import msgspec
 from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.kernel.errors import FederatorError, Permanent
+from federator.kube.api import Api
 from federator.model.jobs import TERMINAL, WHOLE_MILLI, JobStatus
 from federator.operator.claims import Claims
 from federator.operator.events import About, Events
@@ -23,7 +24,6 @@ from federator.operator.settings import MultiKueue, OperatorFile
 from federator.operator.submissions import Submissions
 from federator.retry import Backoff
 from federator.wire.http import JobRow
-from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import Size, request_of
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.objects import Meta as PodMeta

@@ -25,6 +25,7 @@ from federator.api.exchange import read_query
 from federator.api.routes import ROUTES
 from federator.client import workdir
 from federator.kernel.errors import FederatorError
+from federator.kube.api import decoded
 from federator.simulation.traces import read_trace
 from federator.wire import link
 from federator.wire.jsontext import decode_json, read
@@ -35,7 +36,6 @@ from federator_agent.data.sources import ANY_PUBLIC
 from federator_agent.data.web import WebSource, _length, _tag
 from federator_agent.keys import STEPS, Keys
 from federator_agent.kube import outputs, pod_status
-from federator_agent.kube.api import decoded
 from federator_agent.kube.capacity import Cluster
 from federator_agent.kube.objects import Node, Pod
 from federator_agent.kube.settings import KubeSettings

@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from federator.kernel.errors import FederatorError, TooLarge, Unavailable
-from federator_agent.kube.api import Api, decoded
+from federator.kube.api import Api, decoded
 from federator_agent.kube.manifests import SIDE
 
 CHUNK_BYTES = 64 * 1024

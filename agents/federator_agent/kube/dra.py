@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
-from federator_agent.kube.api import Api, decoded
+from federator.kube.api import Api, decoded
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.objects import Meta, Node, Struct
 from federator_agent.kube.settings import class_of, resource_of

@@ -14,11 +14,11 @@ import aiohttp
 from aiohttp import WSMsgType
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
+from federator.kube.api import Api
 from federator.wire import tunnel
 from federator.wire.tunnel import END, RESIZE, STDERR, STDIN, STDIN_ENDS, STDOUT, End, Exec, Forward
 from federator_agent.channels import nobody_listens
 from federator_agent.kube import commands
-from federator_agent.kube.api import Api
 from federator_agent.kube.manifests import MAIN
 from federator_agent.runtime import Tasks
 

@@ -13,9 +13,9 @@ import aiohttp
 import msgspec
 
 from federator.kernel.errors import FederatorError, Unavailable
+from federator.kube.api import Api, TooOld
 from federator.retry import Backoff
 from federator.wire.jsontext import DEEPEST, Reader, cut, read
-from federator_agent.kube.api import Api, TooOld
 from federator_agent.kube.objects import Struct
 
 PAGE = 500

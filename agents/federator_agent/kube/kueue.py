@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound
-from federator_agent.kube.api import Api, decoded
+from federator.kube.api import Api, decoded
 from federator_agent.kube.objects import Condition, Meta, Struct, quantity
 
 GATE = "kueue.x-k8s.io/admission"

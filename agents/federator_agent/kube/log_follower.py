@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from federator.kernel.errors import FederatorError, Invalid, NotFound, Unavailable
+from federator.kube.api import Api
 from federator.retry import Backoff, retried
-from federator_agent.kube.api import Api
 from federator_agent.kube.manifests import MAIN
 
 HEAD_BYTES = 4096

@@ -16,8 +16,8 @@ from federator.kernel.errors import TooLarge, Unavailable
 from federator.kernel.globs import matching
 from federator.kernel.quantities import format_bytes
 from federator.kernel.tars import MAX_BYTES, members
+from federator.kube.api import Api
 from federator_agent.kube import commands
-from federator_agent.kube.api import Api
 from federator_agent.spool import write_durably
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound
-from federator_agent.kube.api import Api, decoded
+from federator.kube.api import Api, decoded
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
 from federator_agent.kube.device_sets import DeviceSet
 from federator_agent.kube.dra import Dra

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Permanent, Unavailable
+from federator.kube.api import Api
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.wire.needs import DATA, needs_of
 from federator_agent import job_folders
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, dra, kueue, manifests
-from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import Cluster, PoolPlace
 from federator_agent.kube.gangs import join
 from federator_agent.kube.manifests import MAIN, SIDE, pod_name

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from federator.kernel.errors import FederatorError, Forbidden
+from federator.kube.api import Api, decoded
 from federator_agent.kube import kueue
-from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.objects import LimitRange, Quota, QuotaSpec, Struct, mib, milli, quantity
 from federator_agent.kube.settings import KubeSettings, resource_of
 

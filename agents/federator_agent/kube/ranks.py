@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from federator.kernel.errors import FederatorError, Transient, Unavailable
+from federator.kube.api import Api, decoded
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import Backoff, retried
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, outputs
-from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.log_follower import LogFollower
 from federator_agent.kube.manifests import MAIN, OUTPUTS_NOTE, PORT, pod_name
 from federator_agent.kube.objects import Pod

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from federator.kernel.errors import FederatorError, NotFound
+from federator.kube.api import Api
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
 from federator.wire.tunnel import Exec, Forward
@@ -15,7 +16,6 @@ from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Seen
 from federator_agent.core.state import Record
 from federator_agent.kube import commands, entrance, manifests, outputs, usage
-from federator_agent.kube.api import Api
 from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
 from federator_agent.kube.checkpoint_push import pushed
 from federator_agent.kube.informer import Informer

@@ -8,8 +8,8 @@ import asyncio
 import re
 
 from federator.kernel.errors import FederatorError
+from federator.kube.api import Api
 from federator_agent.kube import commands
-from federator_agent.kube.api import Api
 from federator_agent.kube.manifests import MAIN
 from federator_agent.usage import GpuUse, Reading
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound, NotSupported
+from federator.kube.api import Api
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.wire.tunnel import Exec, Forward
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
-from federator_agent.kube.api import Api
 from federator_agent.kube.informer import Informer
 from federator_agent.multikueue.settings import MultiKueueSettings
 from federator_agent.multikueue.workloads import PENDING, RETRY, Named, Workload, base, named_by

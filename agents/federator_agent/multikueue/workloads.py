@@ -5,8 +5,8 @@ from typing import NamedTuple
 import msgspec
 
 from federator.kernel.errors import NotFound
+from federator.kube.api import Api, decoded
 from federator.model.jobs import JobSpec
-from federator_agent.kube.api import Api, decoded
 from federator_agent.kube.objects import Condition, Struct
 
 GROUP = "kueue.x-k8s.io"

@@ -8,10 +8,10 @@ from typing import Any
 
 from federator.cli.demo.federation import Federation
 from federator.client.jobs import JobFilter
+from federator.kube.api import Api, decoded
 from federator.operator.definition import definition
 from federator.operator.objects import API_VERSION, KIND, PLURAL
 from federator.wire.http import TokenRequest
-from federator_agent.kube.api import Api, decoded
 from tests.bench.figures import Figure
 from tests.bench.harness import Bench
 from tests.bench.measuring import cpu_s

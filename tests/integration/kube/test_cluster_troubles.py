@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from federator.kube.api import Api, TooOld
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus
 from federator.model.sites import SiteReport
 from federator_agent.core import events as ev
 from federator_agent.kube import commands, preparation
-from federator_agent.kube.api import Api, TooOld
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.objects import Pod
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused

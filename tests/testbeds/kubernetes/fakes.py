@@ -15,8 +15,8 @@ import msgspec
 import trustme
 from aiohttp import web
 
+from federator.kube.api import Api
 from federator_agent.kube import commands
-from federator_agent.kube.api import Api
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN, SIDE
 from federator_agent.kube.objects import Pod

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from federator.kube.api import Api
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator_agent.core import events as ev
-from federator_agent.kube.api import Api
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.kube.settings import KubeSettings
 from tests.contract.runtimes.world import RuntimeWorld, Site

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Forbidden, Unavailable
+from federator.kube.api import decoded
 from federator.model.jobs import JobStatus
 from federator.operator.events import MOST
 from federator.operator.loop import Operator
@@ -18,7 +19,6 @@ from federator.operator.settings import OperatorFile, Tenant
 from federator.operator.submissions import Submissions
 from federator.wire.http import JobRow, SubmitResult
 from federator.wire.jsontext import cut
-from federator_agent.kube.api import decoded
 from federator_agent.kube.informer import Informer
 from tests.unit.operator.fake_cluster import FakeApi, FakeDispatcher
 

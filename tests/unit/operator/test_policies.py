@@ -9,11 +9,11 @@ import pytest
 
 from federator.api.problems import problem_of
 from federator.kernel.errors import NotFound
+from federator.kube.api import decoded
 from federator.operator import policies
 from federator.operator.policies import FederatedPolicy, PolicyKeeper, text_of
 from federator.operator.settings import Policies
 from federator.wire.administration import DocumentChange, PolicyDiff, PolicyVerdict
-from federator_agent.kube.api import decoded
 from federator_policies.documents import compile_set, load
 from tests.support.waiting import until
 

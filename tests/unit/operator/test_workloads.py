@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Forbidden, Unavailable
+from federator.kube.api import decoded
 from federator.operator import workloads
 from federator.operator.claims import Claims
 from federator.operator.events import Events
@@ -17,7 +18,6 @@ from federator.operator.submissions import Submissions
 from federator.operator.workloads import Planned, Queued, Workloads, document_of, planned
 from federator.wire.http import JobRow
 from federator.wire.jobfile import read_job
-from federator_agent.kube.api import decoded
 from federator_agent.multikueue.workloads import TURN_LABEL, UID_LABEL
 from tests.unit.operator.fake_cluster import FakeApi, FakeDispatcher
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.kernel.errors import Unavailable
+from federator.kube.api import Api
 from federator.retry import Backoff
 from federator_agent.kube import log_follower
-from federator_agent.kube.api import Api
 from federator_agent.kube.log_follower import HEAD_BYTES, KUBELET_SAYS, TAIL_BYTES, LogFollower, _Splice
 
 LOG = b"".join(b"line %d\n" % number for number in range(3000))

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Conflict, Forbidden
+from federator.kube.api import decoded
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
-from federator_agent.kube.api import decoded
 from federator_agent.multikueue import workloads
 from federator_agent.multikueue.runtime import MultiKueueRuntime
 from federator_agent.multikueue.settings import MultiKueueSettings

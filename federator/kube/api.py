@@ -13,9 +13,9 @@ import aiohttp
 import msgspec
 
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound, Unavailable
+from federator.kube.library import library
 from federator.retry import Backoff, retried
 from federator.wire.jsontext import read
-from federator_agent.kube.library import library
 
 PATIENCE_S = 60.0
 """For how long one request is repeated: an API server that is replaced is back by then."""
@@ -36,7 +36,7 @@ class TooOld(Conflict):
 
 
 class Api:
-    """The API server as this agent, or the operator, sees it. Connects at the first request."""
+    """The API server as whoever asks sees it. Connects at the first request."""
 
     def __init__(self, kubeconfig: str = "", context: str = "") -> None:
         """`kubeconfig`: a file, and `context` which cluster of it; empty: this process is a pod of the cluster. Raises `Invalid` where the client library is not installed."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 USE = """
 import asyncio, sys
-from federator_agent.kube.library import library
+from federator.kube.library import library
 
 async def main():
     found = library()
