@@ -17,6 +17,8 @@ from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.kernel.errors import FederatorError, Permanent
 from federator.kube.api import Api
+from federator.kube.objects import Meta as PodMeta
+from federator.kube.objects import Pod, PodSpec, Struct, quantity
 from federator.model.jobs import TERMINAL, WHOLE_MILLI, JobStatus
 from federator.operator.claims import Claims
 from federator.operator.events import About, Events
@@ -26,8 +28,6 @@ from federator.retry import Backoff
 from federator.wire.http import JobRow
 from federator_agent.kube.capacity import Size, request_of
 from federator_agent.kube.informer import Informer
-from federator_agent.kube.objects import Meta as PodMeta
-from federator_agent.kube.objects import Pod, PodSpec, Struct, quantity
 from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, class_of
 from federator_agent.mig import mig
 from federator_agent.multikueue.workloads import (

@@ -26,6 +26,7 @@ from federator.api.routes import ROUTES
 from federator.client import workdir
 from federator.kernel.errors import FederatorError
 from federator.kube.api import decoded
+from federator.kube.objects import Node, Pod
 from federator.simulation.traces import read_trace
 from federator.wire import link
 from federator.wire.jsontext import decode_json, read
@@ -37,7 +38,6 @@ from federator_agent.data.web import WebSource, _length, _tag
 from federator_agent.keys import STEPS, Keys
 from federator_agent.kube import outputs, pod_status
 from federator_agent.kube.capacity import Cluster
-from federator_agent.kube.objects import Node, Pod
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.spool import Spool
 from federator_providers.aws.prices import _usd_h

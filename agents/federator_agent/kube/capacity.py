@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
 from federator.model.sites import LocalWork
 from federator.wire.jsontext import read
 from federator_agent.core.lent_capacity import Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
 from federator_agent.kube.device_sets import CPU_POOL, NVIDIA, DeviceSet, device_sets_of, taint_keys
 from federator_agent.kube.dra import DEVICES_NOTE
-from federator_agent.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
 from federator_agent.kube.pod_template import selector
 from federator_agent.kube.quotas import UNBOUNDED, Allowance, Asked
 from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings, class_of

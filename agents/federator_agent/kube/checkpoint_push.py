@@ -5,10 +5,10 @@ import logging
 
 from federator.kernel.errors import FederatorError
 from federator.kube.api import Api
+from federator.kube.objects import Pod
 from federator_agent.data.carrier import LAST_PATIENCE_S
 from federator_agent.kube import commands
 from federator_agent.kube.manifests import DATA_NOTE, SIDE, pod_name
-from federator_agent.kube.objects import Pod
 from federator_agent.kube.pods import Pods
 
 WITHIN_S = LAST_PATIENCE_S + 60.0

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from federator.kube.objects import Node, quantity
 from federator.model.jobs import WHOLE_MILLI
-from federator_agent.kube.objects import Node, quantity
 from federator_agent.kube.settings import GPU_RESOURCE, MEMORY_LABEL, PRODUCT_LABEL, KubePool, class_of
 from federator_agent.mig import Mig, mig
 from federator_agent.nvml import Gpu

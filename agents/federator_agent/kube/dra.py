@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
 from federator.kube.api import Api, decoded
+from federator.kube.objects import Meta, Node, Struct
 from federator_agent.kube.informer import Informer
-from federator_agent.kube.objects import Meta, Node, Struct
 from federator_agent.kube.settings import class_of, resource_of
 
 GROUP = "/apis/resource.k8s.io"

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from federator.kube.objects import mib, milli, quantity
 from federator.model.whose import Whose
 from federator.wire import fields
 from federator_agent import whose as naming
-from federator_agent.kube.objects import mib, milli, quantity
 
 QueueName = Annotated[str, fields.short(200, "research")]
 _TASK_GROUP = "ranks"

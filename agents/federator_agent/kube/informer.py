@@ -14,9 +14,9 @@ import msgspec
 
 from federator.kernel.errors import FederatorError, Unavailable
 from federator.kube.api import Api, TooOld
+from federator.kube.objects import Struct
 from federator.retry import Backoff
 from federator.wire.jsontext import DEEPEST, Reader, cut, read
-from federator_agent.kube.objects import Struct
 
 PAGE = 500
 LARGE_PAGE = 50

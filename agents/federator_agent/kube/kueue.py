@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound
 from federator.kube.api import Api, decoded
-from federator_agent.kube.objects import Condition, Meta, Struct, quantity
+from federator.kube.objects import Condition, Meta, Struct, quantity
 
 GATE = "kueue.x-k8s.io/admission"
 GROUP = "/apis/kueue.x-k8s.io"

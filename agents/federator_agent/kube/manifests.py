@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from federator.kube.objects import quantity
 from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
 from federator.wire.needs import DATA, needs_of
@@ -22,7 +23,6 @@ from federator_agent.kube import kueue, security
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
 from federator_agent.kube.data_mover import FOLDER, GATE, inputs_of
 from federator_agent.kube.device_sets import taint_keys
-from federator_agent.kube.objects import quantity
 from federator_agent.kube.quotas import Allowance
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.staging_errors import StagingRefused

@@ -6,9 +6,9 @@ Only what a kubelet has said, or the want of the node itself, is proof of an end
 import re
 from typing import NamedTuple
 
+from federator.kube.objects import Pod, Terminated, instant_at
 from federator.model.placements import Cause
 from federator_agent.kube.manifests import FINALIZER, MAIN, SIDE
-from federator_agent.kube.objects import Pod, Terminated, instant_at
 
 NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError")
 NEVER_AN_IMAGE = ("InvalidImageName", "ErrImageNeverPull")

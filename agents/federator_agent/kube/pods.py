@@ -14,13 +14,13 @@ import msgspec
 
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound
 from federator.kube.api import Api, decoded
+from federator.kube.objects import Node, Pod, Struct
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
 from federator_agent.kube.device_sets import DeviceSet
 from federator_agent.kube.dra import Dra
 from federator_agent.kube.gangs import GangScheduler, group_path
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import FINALIZER
-from federator_agent.kube.objects import Node, Pod, Struct
 from federator_agent.kube.settings import KubeSettings
 
 JSON_PATCH = "application/json-patch+json"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Permanent, Unavailable
 from federator.kube.api import Api
+from federator.kube.objects import Pod, instant_at
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.wire.needs import DATA, needs_of
@@ -22,7 +23,6 @@ from federator_agent.kube import commands, dra, kueue, manifests
 from federator_agent.kube.capacity import Cluster, PoolPlace
 from federator_agent.kube.gangs import join
 from federator_agent.kube.manifests import MAIN, SIDE, pod_name
-from federator_agent.kube.objects import Pod, instant_at
 from federator_agent.kube.pod_status import end_of, quiet, released, trouble_of, unscheduled
 from federator_agent.kube.pod_template import laid_over
 from federator_agent.kube.pod_volumes import laden

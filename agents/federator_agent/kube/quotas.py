@@ -15,8 +15,8 @@ import msgspec
 
 from federator.kernel.errors import FederatorError, Forbidden
 from federator.kube.api import Api, decoded
+from federator.kube.objects import LimitRange, Quota, QuotaSpec, Struct, mib, milli, quantity
 from federator_agent.kube import kueue
-from federator_agent.kube.objects import LimitRange, Quota, QuotaSpec, Struct, mib, milli, quantity
 from federator_agent.kube.settings import KubeSettings, resource_of
 
 EVERY_S = 10.0

@@ -14,6 +14,7 @@ from typing import Any
 
 from federator.kernel.errors import FederatorError, Transient, Unavailable
 from federator.kube.api import Api, decoded
+from federator.kube.objects import Pod
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import Backoff, retried
@@ -22,7 +23,6 @@ from federator_agent.core.state import Record
 from federator_agent.kube import commands, outputs
 from federator_agent.kube.log_follower import LogFollower
 from federator_agent.kube.manifests import MAIN, OUTPUTS_NOTE, PORT, pod_name
-from federator_agent.kube.objects import Pod
 from federator_agent.kube.pod_status import End, end_of
 from federator_agent.kube.pods import Pods
 from federator_agent.runtime import Surroundings

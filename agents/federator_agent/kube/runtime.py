@@ -8,6 +8,7 @@ from pathlib import Path
 
 from federator.kernel.errors import FederatorError, NotFound
 from federator.kube.api import Api
+from federator.kube.objects import Pod
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
 from federator.wire.tunnel import Exec, Forward
@@ -20,7 +21,6 @@ from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
 from federator_agent.kube.checkpoint_push import pushed
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN, pod_name
-from federator_agent.kube.objects import Pod
 from federator_agent.kube.pod_volumes import MEMORY
 from federator_agent.kube.pods import Pods
 from federator_agent.kube.preparation import Preparation

@@ -6,8 +6,8 @@ import msgspec
 
 from federator.kernel.errors import NotFound
 from federator.kube.api import Api, decoded
+from federator.kube.objects import Condition, Struct
 from federator.model.jobs import JobSpec
-from federator_agent.kube.objects import Condition, Struct
 
 GROUP = "kueue.x-k8s.io"
 NAMESPACE_LABEL, NAME_LABEL, UID_LABEL, TURN_LABEL = (

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from federator.kube.api import Api, TooOld
+from federator.kube.objects import Pod
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus
 from federator.model.sites import SiteReport
 from federator_agent.core import events as ev
 from federator_agent.kube import commands, preparation
 from federator_agent.kube.informer import Informer
-from federator_agent.kube.objects import Pod
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 from tests.contract.runtimes import factories_kube
 from tests.contract.runtimes.world import RuntimeWorld

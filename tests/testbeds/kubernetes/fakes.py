@@ -16,10 +16,10 @@ import trustme
 from aiohttp import web
 
 from federator.kube.api import Api
+from federator.kube.objects import Pod
 from federator_agent.kube import commands
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN, SIDE
-from federator_agent.kube.objects import Pod
 from tests.testbeds.etcd import DIE_WITH_US
 from tests.testbeds.kubernetes.cluster import Admin
 

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from federator.kube.objects import Condition, Node, Pod, mib, milli, quantity
 from federator.model.sites import LocalWork
 from federator_agent.core.lent_capacity import Host
 from federator_agent.kube.capacity import Cluster, PoolPlace, Size
 from federator_agent.kube.device_sets import pool_name
-from federator_agent.kube.objects import Condition, Node, Pod, mib, milli, quantity
 from federator_agent.kube.settings import KubePool, KubeSettings
 
 CLUSTER = Cluster(KubeSettings(image="i"), "here")

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import FederatorError, Unavailable
+from federator.kube.objects import Pod
 from federator_agent.kube import commands
 from federator_agent.kube.checkpoint_push import UNKNOWN, pushed
 from federator_agent.kube.manifests import DATA_NOTE
-from federator_agent.kube.objects import Pod
 
 SAVES = {DATA_NOTE: "s3://team/saved"}
 

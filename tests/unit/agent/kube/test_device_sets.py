@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.kube.objects import Node, Pod
 from federator.wire.records import decode
 from federator_agent.core.lent_capacity import Host
 from federator_agent.kube import settings
 from federator_agent.kube.capacity import Cluster, PoolPlace
 from federator_agent.kube.device_sets import DeviceSet, device_sets_of
-from federator_agent.kube.objects import Node, Pod
 from federator_agent.kube.settings import KubePool, KubeSettings
 from federator_agent.mig import mig
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid, Unavailable
+from federator.kube.objects import Node, Pod
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator.wire.records import decode
 from federator_agent.core.lent_capacity import Slot
@@ -27,7 +28,6 @@ from federator_agent.kube.capacity import (
     Use,
 )
 from federator_agent.kube.dra import Claim, Dra, Held, Offer, Slice
-from federator_agent.kube.objects import Node, Pod
 from federator_agent.kube.preparation import Preparation
 from federator_agent.kube.quotas import UNBOUNDED
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check, resource_of

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound
+from federator.kube.objects import Pod
 from federator.model.jobs import JobSpec
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.kube import manifests
 from federator_agent.kube.capacity import Cluster, PoolPlace
 from federator_agent.kube.manifests import FINALIZER
-from federator_agent.kube.objects import Pod
 from federator_agent.kube.pods import Pods
 from federator_agent.kube.preparation import Preparation
 from federator_agent.kube.settings import KubeSettings

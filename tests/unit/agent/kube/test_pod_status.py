@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from federator.kube.objects import Pod
 from federator.model.placements import Cause
-from federator_agent.kube.objects import Pod
 from federator_agent.kube.pod_status import end_of, quiet, trouble_of, unscheduled
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}

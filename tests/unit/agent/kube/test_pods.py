@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import NotFound
+from federator.kube.objects import Node, Pod
 from federator_agent.kube import pods
 from federator_agent.kube.capacity import PLACEMENT_LABEL, SITE_LABEL, Cluster
-from federator_agent.kube.objects import Node, Pod
 from federator_agent.kube.pods import Pods
 from federator_agent.kube.settings import KubeSettings
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Forbidden, Invalid
+from federator.kube.objects import Pod
 from federator.model.placements import Cause
 from federator_agent.kube.manifests import pod_name
-from federator_agent.kube.objects import Pod
 from federator_agent.kube.preparation import MOST_REFUSALS, Archives, Preparation
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 

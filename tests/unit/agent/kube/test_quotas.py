@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Forbidden, NotFound
+from federator.kube.objects import LimitRange, Node, Pod, PodStatus, Quota
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator_agent.core.lent_capacity import Site, Slot, lent_gpus
 from federator_agent.core.state import Phase, Record
 from federator_agent.kube import dra, kueue, manifests
 from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, PoolPlace
-from federator_agent.kube.objects import LimitRange, Node, Pod, PodStatus, Quota
 from federator_agent.kube.quotas import NOTHING, Allowance, Quotas, allowance
 from federator_agent.kube.settings import KubeSettings, resource_of
 from federator_agent.staging_errors import StagingRefused

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.kube.objects import Node
 from federator.wire.records import decode
 from federator_agent.kube.capacity import MOST_POOLS, Cluster
-from federator_agent.kube.objects import Node
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check
 
 RACK = "topology.kubernetes.io/rack"
