@@ -48,16 +48,6 @@ JOIN_WITHIN_S = 600.0
 SETTLING_S = 1.0
 TURN_S, LARGE_TURN_S, MANY = 2.0, 30.0, 100
 """Turns are so far apart at least; where hundreds of jobs wait, each is dear, and what happens in between is planned together."""
-QUEUE = """apiVersion: federator/v1
-kind: Queue
-metadata: {{name: {name}}}
-spec: {spec}
-"""
-BURST = """apiVersion: federator/v1
-kind: BurstPolicy
-metadata: {{name: rent}}
-spec: {{when: {{mode: economic}}, limits: {{usd: {{total: {usd:g}}}}}}}
-"""
 
 
 class HubPipe:
@@ -209,17 +199,6 @@ def settings(plan: Plan) -> Settings:
         if plan.offers
         else {},
     )
-
-
-def policies(plan: Plan) -> str:
-    """Queues with their limits, and what may be rented for how much."""
-    documents = [QUEUE.format(name="default", spec="{met_deadline_usd_per_gpu_hour: 100}")]
-    documents += [
-        QUEUE.format(name=name, spec=f"{{limit: {{gpus: {gpus}}}}}") for name, gpus in plan.limits.items()
-    ]
-    if plan.offers:
-        documents.append(BURST.format(usd=plan.budget_usd))
-    return "---\n".join(documents)
 
 
 def _compile(text: str) -> Compiled:

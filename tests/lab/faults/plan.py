@@ -8,9 +8,11 @@ import random
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from federator.model.capacity import Market, Offer
 from tests.lab.faults.fault_profile import Spell, Trouble
+from tests.lab.faults.policies import Policies, PolicyChange, draw_changes
 
 HOUR_S = 3600.0
 SETTLED_S = 120.0
@@ -127,12 +129,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobPlan, ...]
     spells: tuple[Spell, ...]
     faults: tuple[InjectedFault, ...]
-    budget_usd: float
-    limits: dict[str, int]
-    """GPUs that a queue may use at most."""
+    policies: Policies
+    """The first set."""
     solver: bool
     """Whether the solver plans, or greedy alone."""
     series: tuple[SeriesPlan, ...] = ()
+    changes: tuple[PolicyChange, ...] = ()
 
     def works(self) -> dict[str, JobPlan]:
         """What every job is like, also the runs of series."""
@@ -142,6 +144,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             for number in range(1, each.times + 1)
         }
         return {job.name: job for job in self.jobs} | runs
+
+    @property
+    def policy_sets(self) -> tuple[Policies, ...]:
+        """All that are ever applied, in their order."""
+        return (self.policies, *(each.policies for each in self.changes))
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -168,7 +175,7 @@ def draw(seed: int, size: Size = SMALL) -> Plan:
     dispatchers = DISPATCHERS if chance.random() < 0.5 else DISPATCHERS[:1]
     members = tuple(host.member for host in hosts)
     severity = chance.choice((0.3, 1.0, 1.0, 2.0, 4.0))
-    return Plan(
+    plan = Plan(
         seed=seed,
         faults_s=faults_s,
         hosts=hosts,
@@ -181,11 +188,18 @@ def draw(seed: int, size: Size = SMALL) -> Plan:
         ),
         spells=_spells(chance, (*members, *dispatchers), dispatchers, faults_s, severity, renting=renting),
         faults=_faults(chance, members, dispatchers, faults_s, severity, renting=renting),
-        budget_usd=min(chance.choice((25.0, 60.0, 200.0)), _tight_usd(seed)),
-        limits={"small": chance.choice((2, 3, 4))},
+        policies=_first_policies(chance, seed, renting=renting),
         solver=chance.random() < 0.08,
         series=_series(seed, faults_s),
     )
+    sites = tuple(dict.fromkeys(host.site for host in hosts))
+    return replace(plan, changes=draw_changes(seed, plan.policies, sites, faults_s))
+
+
+def _first_policies(chance: random.Random, seed: int, *, renting: bool) -> Policies:
+    budget_usd = min(chance.choice((25.0, 60.0, 200.0)), _tight_usd(seed))
+    limits = {"small": chance.choice((2, 3, 4))}
+    return Policies(budget_usd=budget_usd if renting else None, limits=limits)
 
 
 def _tight_usd(seed: int) -> float:

@@ -108,18 +108,21 @@ class Questions:
         return [
             job
             for job in pending
-            if job.queue not in self._world.plan.limits
+            if job.queue not in self._world.truth.policies.limits
             and (job.not_before_at or 0.0) < now_at - 60.0
             and job.resume_site is None  # it goes on from what it saved, there and nowhere else
             and job.deadline_at is None
         ]
 
     def _idle_for(self, job: Job) -> list[str]:
-        """Members of our own that have room for it on one host, by their hardware and by what is written of them."""
+        """Members of our own that have room for it on one host, by their hardware and by what is written of them, and that no policy closes."""
         gpus = self._world.plan.works()[job.name].gpus
-        found = []
+        now_s, found = self._world.loop.time(), []
+        closing = {each.site for each in self._world.truth.policies.closings if not each.is_over(now_s)}
         for member in self._world.plan.members:
             host = self._world.hosts[member]
+            if host.plan.site in closing:
+                continue
             taken = sum(len(rank.slot.gpus) for rank in self._world.truth.live() if rank.member == member)
             held = sum(_gpus_at(each, member) for each in self._world.truth.rows.placements.values())
             # On several hosts what is free may be in pieces: then only a host's worth more than the pieces is room.

@@ -84,6 +84,7 @@ async def _play(world: World) -> None:
         world.loop.later(fault.at_s - SETTLED_S, inject, world, fault)
     submitting = [asyncio.create_task(world.users.submit(job)) for job in plan.jobs]
     submitting += [asyncio.create_task(world.users.submit_series(each)) for each in plan.series]
+    submitting.append(asyncio.create_task(world.change_policies()))
     await _pass_until(world, SETTLED_S + plan.faults_s)
     calm(world)
     await _until_all_is_over(world, submitting)

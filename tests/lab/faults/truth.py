@@ -13,15 +13,18 @@ from federator.control.record.records import TABLES
 from federator.model.capacity import Lease
 from federator.model.jobs import Job
 from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.rules import PolicySet
 from federator.model.series import Series
 from federator.ports import Transaction
 from tests.lab.faults.journal import Journal
 from tests.lab.faults.plan import JobPlan, Plan
+from tests.lab.faults.policies import Policies
 from tests.lab.faults.processes import FaultLoop
 from tests.lab.faults.ranks import RealRank
 
 MOST_FINDINGS = 5
 SHORTEST_S = 1.0
+Row = Job | Placement | Lease | Series | PolicySet
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -40,20 +43,22 @@ class Rows:
         self.placements: dict[str, Placement] = {}
         self.leases: dict[str, Lease] = {}
         self.series: dict[str, Series] = {}
+        self.policy_sets: dict[str, PolicySet] = {}
         tables: dict[type[Any], dict[str, Any]] = {
             Job: self.jobs,
             Placement: self.placements,
             Lease: self.leases,
             Series: self.series,
+            PolicySet: self.policy_sets,
         }
         self._by_prefix: dict[str, tuple[msgspec.json.Decoder[Any], dict[str, Any]]] = {
             TABLES[kind].prefix.rstrip("/"): (msgspec.json.Decoder(kind), table)
             for kind, table in tables.items()
         }
 
-    def take(self, transaction: Transaction) -> list[Job | Placement | Lease | Series]:
+    def take(self, transaction: Transaction) -> list[Row]:
         """Take in what was written; the rows of it."""
-        rows: list[Job | Placement | Lease | Series] = []
+        rows: list[Row] = []
         for put in transaction.puts:
             prefix, _, name = put.key.partition("/")
             known = self._by_prefix.get(prefix)
@@ -74,6 +79,10 @@ class Truth:
 
     def __init__(self, plan: Plan, loop: FaultLoop, journal: Journal) -> None:
         self.rows = Rows()
+        self.policies = plan.policies
+        """The set in force, by what is durable."""
+        self._placed_under: dict[str, Policies] = {}
+        """Of each placement, the set that was in force when it was written first."""
         self.findings: list[Finding] = []
         self.accepted: dict[str, JobPlan] = {}
         """Jobs that were acknowledged to their users, by id."""
@@ -138,6 +147,12 @@ class Truth:
         meant_s = self._meant_s.get((rank.placement, rank.member))
         return meant_s is not None and rank.ended_s is not None and meant_s <= rank.ended_s
 
+    def placed(self, placement: Placement) -> bool:
+        """It was written; whether for the first time."""
+        first = placement.id not in self._placed_under
+        self._placed_under.setdefault(placement.id, self.policies)
+        return first
+
     # -- what ranks say -----------------------------------------------------------------------------------------------
 
     def began(self, rank: RealRank) -> None:
@@ -201,12 +216,13 @@ class Truth:
             )
 
     def _is_within_its_queue(self, rank: RealRank) -> None:
-        """Promise 5: no queue uses more GPUs than its limit."""
-        limit = self._plan.limits.get(rank.queue)
-        if limit is None:
-            return
-        used = sum(len(each.slot.gpus) for each in self.live() if each.queue == rank.queue)
-        if used > limit:
+        """Promise 5: no queue uses more GPUs than its limit, by the policies under which the last of them was placed: what runs when a limit falls goes on."""
+        ranks = [each for each in self.live() if each.queue == rank.queue]
+        placed = {each.placement for each in ranks}
+        under = [policies for name, policies in self._placed_under.items() if name in placed]
+        limit = under[-1].limits.get(rank.queue) if under else None
+        used = sum(len(each.slot.gpus) for each in ranks)
+        if limit is not None and used > limit:
             self.find(5, f"queue {rank.queue} uses {used} GPUs of {limit}, after {rank.name} began")
 
     def asked(self, rank: RealRank) -> None:

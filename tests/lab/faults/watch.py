@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from federator.model.capacity import LEASE_ENDED, Lease
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.model.placements import Placement, PlacementStatus
+from federator.model.rules import PolicySet
 from federator.model.series import Series, SeriesStatus, series_key
 from federator.planning.wording.told import because_of
 from federator.ports import Transaction
@@ -19,6 +20,8 @@ from tests.lab.faults.plan import Plan
 from tests.lab.faults.truth import Truth
 
 CENT_USD = 0.01
+CLOCKS_APART_S = 180.0
+"""A dispatcher's clock has been set by no more."""
 
 
 class Watch:
@@ -32,6 +35,8 @@ class Watch:
         self._hosts = hosts
         self._cloud = cloud
         self._journal = journal
+        self._worst_usd = 0.0
+        """Spent and committed, when a lease was last written. Over a budget that was lowered it may stay, and not grow."""
         self.moved_s = 0.0
         """When something of a job or a machine was last written."""
 
@@ -48,6 +53,8 @@ class Watch:
                 self._placement(row)
             elif isinstance(row, Lease):
                 self._lease(row)
+            elif isinstance(row, PolicySet):
+                self._policies(row)
             else:
                 self._series(row)
                 self._none_is_passed_over(row, former[series_key(row.owner, row.name)])
@@ -66,12 +73,39 @@ class Watch:
         ):
             self._truth.find(1, f"{job.id} counts as succeeded, and no attempt of it has come to a good end")
 
+    def _policies(self, applied: PolicySet) -> None:
+        self._truth.policies = self._plan.policy_sets[int(applied.reason)]
+        self._journal.note("store", f"policies, version {applied.version}: {self._truth.policies}")
+
     def _placement(self, placement: Placement) -> None:
+        if self._truth.placed(placement):
+            self._is_permitted(placement)
         self._journal.note(
             "store",
             f"placement {placement.id[-6:]} of {placement.job[-6:]} at {placement.site} is {placement.status}"
             f", {placement.order}{' ' + placement.detail[:60] if placement.detail else ''}",
         )
+
+    def _is_permitted(self, placement: Placement) -> None:
+        """What is placed anew is so by the policies in force: within its queue's limit, and where no site is closed to it."""
+        rows, policies = self._truth.rows, self._truth.policies
+        queue = rows.jobs[placement.job].queue
+        limit = policies.limits.get(queue)
+        used = sum(
+            each.nodes * each.gpus_per_node
+            for each in rows.placements.values()
+            if not each.ended and rows.jobs[each.job].queue == queue
+        )
+        if limit is not None and used > limit:
+            self._truth.find(5, f"queue {queue} is given {used} GPUs of {limit} with {placement.id}")
+        for closing in policies.closings:
+            closed = all(
+                closing.holds(self._truth.now_s + off_s) for off_s in (-CLOCKS_APART_S, CLOCKS_APART_S)
+            )
+            if closed and closing.site == placement.site and closing.kept_for != queue:
+                self._truth.find(
+                    0, f"{placement.id} is placed at {placement.site}, which is closed to {queue}"
+                )
 
     def _series(self, series: Series) -> None:
         said = series.notes[-1].text if series.notes else ""
@@ -114,8 +148,10 @@ class Watch:
         worst_usd = sum(
             max(each.billed_usd, 0.0 if each.status in LEASE_ENDED else each.committed_usd) for each in leases
         )
-        if worst_usd > self._plan.budget_usd + CENT_USD:
-            self._truth.find(6, f"{worst_usd:.2f} USD are spent or committed of {self._plan.budget_usd:.2f}")
+        budget_usd = self._truth.policies.budget_usd or 0.0
+        if worst_usd > max(budget_usd, self._worst_usd) + CENT_USD:
+            self._truth.find(6, f"{worst_usd:.2f} USD are spent or committed of {budget_usd:.2f}")
+        self._worst_usd = worst_usd
 
     # -- in the end ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from federator.wire.link import JoinRequest
 from tests.lab.faults.agents import AgentLife
 from tests.lab.faults.clocks import MachineClock
 from tests.lab.faults.clouds import Cloud
-from tests.lab.faults.dispatchers import CLOUD_SITE, Dispatcher, policies, settled
+from tests.lab.faults.dispatchers import CLOUD_SITE, Dispatcher, settled
 from tests.lab.faults.greeting import key_of
 from tests.lab.faults.hosts import Host
 from tests.lab.faults.plan import SETTLED_S, HostPlan, Plan
@@ -62,12 +62,7 @@ class World:
         for dispatcher in self.dispatchers:
             self.start_dispatcher(dispatcher)
         leader = await settled(self.dispatchers)
-        verdict = await self.network.ask(
-            "user",
-            leader,
-            lambda: leader.serving().policy_service.apply(ROOT, policies(self.plan), "the plan's"),
-        )
-        assert not verdict.problems, verdict.problems
+        await self.network.ask("user", leader, partial(self._apply, 0, leader))
         await self.network.ask("user", leader, partial(self._know_sites, leader))
         for member in self.plan.members:
             self.hosts[member].disk.joined = True
@@ -84,6 +79,19 @@ class World:
             return changes
 
         await leader.serving().records.transact(compute)
+
+    # -- policies -----------------------------------------------------------------------------------------------------
+
+    async def change_policies(self) -> None:
+        """One set after another takes the place of the one before, at its time."""
+        for number, change in enumerate(self.plan.changes, 1):
+            await asyncio.sleep(SETTLED_S + change.at_s - self.loop.time())
+            await self.users.ask(partial(self._apply, number))
+
+    async def _apply(self, number: int, server: Dispatcher) -> None:
+        text = self.plan.policy_sets[number].text()
+        verdict = await server.serving().policy_service.apply(ROOT, text, str(number))
+        assert not verdict.problems, verdict.problems
 
     # -- dispatchers --------------------------------------------------------------------------------------------------
 

@@ -226,6 +226,17 @@ def look_at_no_run_before(patch: Patch) -> None:
     patch.setattr(series_runs, "running", lambda _records, _series: "")
 
 
+def ignore_a_change_of_policies(patch: Patch) -> None:
+    """A set of policies that takes the place of another is stored, and the first one goes on to hold."""
+    newest: Any = records.Records.policies
+
+    def first(self: Any) -> Any:
+        now = newest.fget(self)
+        return replace(now, rules=self.policy_sets[min(self.policy_sets)].rules) if self.policy_sets else now
+
+    patch.setattr(records.Records, "policies", property(first))
+
+
 class Plant(NamedTuple):
     """What is planted, and the first seed, from 0 on, that finds it."""
 
@@ -252,6 +263,7 @@ PLANTS: tuple[Plant, ...] = (
     Plant(forget_a_budget, 1),
     Plant(pass_over_what_was_due_meanwhile, 33),
     Plant(look_at_no_run_before, 13),
+    Plant(ignore_a_change_of_policies, 6),
 )
 
 
