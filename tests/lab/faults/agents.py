@@ -49,12 +49,16 @@ class AgentLife:
         self._truth = scene.truth
         self._chance = scene.chance(process.name)
         self._clock = host.clock
-        self._state = State(site=Site(name=host.plan.site, pools=(host.pool,)), self_fencing=True)
+        self._state = self._first_state()
         self._events: list[ev.Event] = []
         self._turning = False
         self._alarm: asyncio.TimerHandle | None = None
         self.link = Link(host, process, scene, dispatchers, self)
         self._staging: dict[str, asyncio.Task[None]] = {}
+
+    def _first_state(self) -> State:
+        """Before anything is remembered."""
+        return State(site=Site(name=self.host.plan.site, pools=(self.host.pool,)), self_fencing=True)
 
     def begin(self) -> None:
         """Remember, look at what is left of the life before, and dial. Runs in the process."""
@@ -65,7 +69,7 @@ class AgentLife:
         self._state = msgspec.structs.replace(state, specs=specs)
         renewed = self.host.disk.renewed
         renewed_s = renewed[1] if renewed is not None and renewed[0] == self.host.boot_id else None
-        self._handle([ev.Awake(self.host.boot_id, renewed_s)])
+        self._handle([ev.Awake(self.host.work_boot_id, renewed_s)])
         self.process.spawn(self.link.run(), "link")
         self.process.spawn(self._reports(), "reports")
 
@@ -175,7 +179,8 @@ class AgentLife:
 
     def say_nonsense(self) -> None:
         """A broken agent: a message that nobody can have meant, as the world and not as this process."""
-        self.link.say_text(self._chance.choice(nonsense(self._state, self.host.pool, self._clock.now())))
+        if self._state.pools:
+            self.link.say_text(self._chance.choice(nonsense(self._state, self.host.pool, self._clock.now())))
 
     # -- the hands ----------------------------------------------------------------------------------------------------
 
@@ -239,7 +244,10 @@ class AgentLife:
             cut_off = real is not None and real.spec.stop_within_s
             if stop is not None and stop.cause is Cause.STOPPED and real is not None and not cut_off:
                 self._truth.asked(real)
-            self.host.signal(placement, rank, signal)
+            self._send(placement, rank, signal)
+
+    def _send(self, placement: str, rank: int, signal: str) -> None:
+        self.host.signal(placement, rank, signal)
 
     def _rank_ended(self, rank: RealRank) -> None:
         """Its process is watched by this one."""

@@ -27,6 +27,9 @@ class Trouble(StrEnum):
     SOLD_OUT = "sold out"
     LIES = "reports of capacity that is not there"
     STAGING_FAILS = "staging that fails"
+    CLUSTER_BUSY = "cluster that starts jobs late"
+    CLUSTER_REFUSES = "cluster whose quota is used up"
+    CLUSTER_SILENT = "cluster that does not answer"
 
 
 class Spell(msgspec.Struct, frozen=True):

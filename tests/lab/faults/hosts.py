@@ -96,6 +96,11 @@ class Host:
         """Of the present boot."""
         return f"{self.member}-boot-{self.boots}"
 
+    @property
+    def work_boot_id(self) -> str:
+        """Another one proves that all work is gone."""
+        return self.boot_id
+
     def rank(self, placement: str, rank: int) -> RealRank | None:
         """What is in a rank's directory."""
         return self._ranks.get((placement, rank))

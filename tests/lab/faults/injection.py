@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tests.lab.faults.clocks import MachineClock
+from tests.lab.faults.clusters import Cluster
 from tests.lab.faults.plan import FaultKind, InjectedFault
 from tests.lab.faults.processes import Process
 from tests.lab.faults.world import World
@@ -97,6 +98,12 @@ def _vanish(world: World, fault: InjectedFault) -> None:
         world.cloud.lose(living[fault.steps % len(living)])
 
 
+def _strike(world: World, fault: InjectedFault) -> None:
+    host = world.hosts[fault.who]
+    assert isinstance(host, Cluster)
+    host.strike(fault.kind, fault.steps)
+
+
 def _nonsense(world: World, fault: InjectedFault) -> None:
     if fault.who == "user":
         world.loop.create_task(world.users.submit_nonsense())
@@ -117,4 +124,7 @@ _INJECTED: dict[FaultKind, Callable[[World, InjectedFault], None]] = {
     FaultKind.INTERRUPT: _interrupt,
     FaultKind.VANISH: _vanish,
     FaultKind.NONSENSE: _nonsense,
+    FaultKind.EVICT: _strike,
+    FaultKind.REQUEUE: _strike,
+    FaultKind.FORGET: _strike,
 }

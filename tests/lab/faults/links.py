@@ -111,7 +111,9 @@ class Link:
             async with asyncio.timeout(GREETING_S):
                 self._connection = await server.accept(self._host.member, heard.put_nowait)
                 asked_boot_s = self._host.clock.boot()
-                hello = hello_of(self._host.member, self._host.boot_id, self._instance)
+                hello = hello_of(
+                    self._host.member, self._host.boot_id, self._host.plan.runtime, self._instance
+                )
                 greeted = await greet(self._connection, heard, hello)
         except (TimeoutError, FederatorError):
             self.hang_up()

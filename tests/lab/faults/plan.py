@@ -25,6 +25,9 @@ DEEDS_OF_DISPATCHERS = ("", "", COMMIT, COMMIT, LAUNCH, TERMINATE)
 DEEDS_OF_AGENTS = ("", "", "Persist", "StartRanks", "StartRanks", "SignalRanks", "Collect", "SendStatuses")
 """Names of the machine's instructions."""
 SERIES_SHARE, MOST_RUNS = 0.25, 30
+LOCAL, SLURM, KUBE = "local", "slurm", "kube"
+CLUSTERS_SHARE = 0.4
+"""Of all worlds: in these, of the sites with one member each second one is a cluster."""
 
 
 class FaultKind(StrEnum):
@@ -42,6 +45,13 @@ class FaultKind(StrEnum):
     INTERRUPT = "machine taken back"
     VANISH = "machine vanishes"
     NONSENSE = "nonsense said to the dispatcher"
+    EVICT = "its cluster evicts a job"
+    REQUEUE = "its cluster puts a job back into its queue, or deletes it"
+    FORGET = "its cluster loses a job"
+
+
+CLUSTER_FAULTS = (FaultKind.EVICT, FaultKind.REQUEUE, FaultKind.FORGET)
+CLUSTER_TROUBLES = (Trouble.CLUSTER_BUSY, Trouble.CLUSTER_REFUSES, Trouble.CLUSTER_SILENT)
 
 
 class InjectedFault(msgspec.Struct, frozen=True):
@@ -67,6 +77,8 @@ class HostPlan(msgspec.Struct, frozen=True):
     rate: float
     ahead_s: float
     staging_s: float
+    runtime: str = LOCAL
+    """What runs its work: this one's own processes, or a cluster."""
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -193,13 +205,50 @@ def draw(seed: int, size: Size = SMALL) -> Plan:
         series=_series(seed, faults_s),
     )
     sites = tuple(dict.fromkeys(host.site for host in hosts))
-    return replace(plan, changes=draw_changes(seed, plan.policies, sites, faults_s))
+    return _with_clusters(replace(plan, changes=draw_changes(seed, plan.policies, sites, faults_s)))
 
 
 def _first_policies(chance: random.Random, seed: int, *, renting: bool) -> Policies:
     budget_usd = min(chance.choice((25.0, 60.0, 200.0)), _tight_usd(seed))
     limits = {"small": chance.choice((2, 3, 4))}
     return Policies(budget_usd=budget_usd if renting else None, limits=limits)
+
+
+def _with_clusters(plan: Plan) -> Plan:
+    """Some sites are clusters, with faults and troubles of theirs. By a chance of its own. Jobs that must not outlive their connection are not for clusters: what fits nowhere else may outlive it."""
+    chance = random.Random(f"clusters/{plan.seed}")
+    alone = [host for host in plan.hosts if len([each for each in plan.hosts if each.site == host.site]) == 1]
+    if chance.random() >= CLUSTERS_SHARE or not alone:
+        return plan
+    runtimes = {host.member: chance.choice((SLURM, KUBE)) for host in alone if chance.random() < 0.5}
+    runtimes = runtimes or {alone[0].member: chance.choice((SLURM, KUBE))}
+    hosts = tuple(replace(host, runtime=runtimes.get(host.member, LOCAL)) for host in plan.hosts)
+    own = tuple(host for host in hosts if host.runtime == LOCAL)
+    jobs = [
+        job
+        if any(_room(own, host.site, job.gpus) >= job.nodes for host in own)
+        else replace(job, stop_within_s=None)
+        for job in plan.jobs
+    ]
+    faults, spells = list(plan.faults), list(plan.spells)
+    for member in runtimes:
+        for _ in range(chance.randint(1, 6)):
+            at_s = SETTLED_S + chance.uniform(0.0, 0.97) * plan.faults_s
+            faults.append(
+                InjectedFault(at_s, chance.choice(CLUSTER_FAULTS), member, steps=chance.randint(0, 9))
+            )
+        for _ in range(chance.randint(0, 3)):
+            begins_s = SETTLED_S + chance.uniform(0.0, plan.faults_s)
+            ends_s = min(SETTLED_S + plan.faults_s, begins_s + chance.choice((600.0, 3000.0)))
+            share = chance.choice((0.1, 0.4, 0.9))
+            spells.append(Spell(chance.choice(CLUSTER_TROUBLES), member, begins_s, ends_s, share))
+    return replace(
+        plan,
+        hosts=hosts,
+        jobs=tuple(jobs),
+        spells=tuple(spells),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
+    )
 
 
 def _tight_usd(seed: int) -> float:

@@ -15,10 +15,12 @@ from federator.wire.link import JoinRequest
 from tests.lab.faults.agents import AgentLife
 from tests.lab.faults.clocks import MachineClock
 from tests.lab.faults.clouds import Cloud
+from tests.lab.faults.cluster_agents import ClusterAgentLife
+from tests.lab.faults.clusters import Cluster
 from tests.lab.faults.dispatchers import CLOUD_SITE, Dispatcher, settled
 from tests.lab.faults.greeting import key_of
 from tests.lab.faults.hosts import Host
-from tests.lab.faults.plan import SETTLED_S, HostPlan, Plan
+from tests.lab.faults.plan import LOCAL, SETTLED_S, HostPlan, Plan
 from tests.lab.faults.processes import FaultLoop, Process
 from tests.lab.faults.scene import Scene
 from tests.lab.faults.stores import Disk
@@ -55,7 +57,7 @@ class World:
         self._counts: dict[str, int] = {}
         self.users = Users(scene, self.dispatchers)
         for host in plan.hosts:
-            self.hosts[host.member] = Host(host, scene)
+            self.hosts[host.member] = Host(host, scene) if host.runtime == LOCAL else Cluster(host, scene)
 
     async def begin(self) -> None:
         """Dispatchers live, sites are known, agents connect."""
@@ -118,7 +120,8 @@ class World:
         number = self._counts[member] = self._counts.get(member, 0) + 1
         self.journal.note(member, f"agent starts, life {number}")
         process = Process(f"{member}.{number}", self.loop, partial(self._agent_died, member))
-        life = AgentLife(host, process, self.scene, self.dispatchers)
+        kind = ClusterAgentLife if isinstance(host, Cluster) else AgentLife
+        life = kind(host, process, self.scene, self.dispatchers)
         self.lives[member] = life
         process.call(life.begin)
 

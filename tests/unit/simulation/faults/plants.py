@@ -25,8 +25,10 @@ from federator.ports import Transaction
 from federator_agent.core import admission, machine, transition
 from federator_agent.core.capacity_report import free_now
 from federator_agent.core.instructions import FindRanks, Persist, StartRanks
+from federator_agent.kube import pod_status
+from federator_agent.slurm import fates
 from federator_policies.documents import compile_set
-from tests.lab.faults import agents, dispatchers
+from tests.lab.faults import agents, clusters, dispatchers
 from tests.lab.faults.plan import draw
 from tests.lab.faults.running import play_plan
 from tests.lab.faults.truth import Finding
@@ -237,6 +239,21 @@ def ignore_a_change_of_policies(patch: Patch) -> None:
     patch.setattr(records.Records, "policies", property(first))
 
 
+def take_what_a_cluster_lost_for_done(patch: Patch) -> None:
+    """A job that Slurm does not know any more counts as done."""
+    fate = fates.fate
+
+    def hopeful(mark: Any, state: str, **rest: Any) -> Any:
+        return fates.RankEnd(0) if state == fates.FORGOTTEN else fate(mark, state, **rest)
+
+    patch.setattr(clusters, "fate", hopeful)
+
+
+def believe_a_pod_that_was_drained(patch: Patch) -> None:
+    """A pod that was told to go and ends with exit code 0 counts as done."""
+    patch.setattr(pod_status, "_ended_well", lambda _pod, at: pod_status.End(at, 0))
+
+
 class Plant(NamedTuple):
     """What is planted, and the first seed, from 0 on, that finds it."""
 
@@ -264,6 +281,8 @@ PLANTS: tuple[Plant, ...] = (
     Plant(pass_over_what_was_due_meanwhile, 33),
     Plant(look_at_no_run_before, 13),
     Plant(ignore_a_change_of_policies, 6),
+    Plant(take_what_a_cluster_lost_for_done, 12),
+    Plant(believe_a_pod_that_was_drained, 14),
 )
 
 
