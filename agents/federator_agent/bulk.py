@@ -5,6 +5,7 @@ large goes on where it was cut, down and up, and is kept to what the site file a
 """
 
 import asyncio
+import gzip
 import hashlib
 import logging
 import os
@@ -21,7 +22,7 @@ from federator.kernel.errors import Invalid, Transient, Unauthenticated, Unavail
 from federator.retry import retried
 from federator.wire import tunnel
 from federator.wire.jsontext import read
-from federator.wire.link import RESUMING, LogLength, OutputArchive, OutputLength, PlacementInputs
+from federator.wire.link import RESUMING, ZIPPED_LOGS, LogLength, OutputArchive, OutputLength, PlacementInputs
 from federator.wire.log_times import TIMES_HEADER, LogTime, times_text
 from federator_agent.dialer import TRANSFERS
 from federator_agent.enrollment import raise_for, reason
@@ -30,6 +31,8 @@ from federator_agent.link_use import BULK, HEAD_BYTES, LOGS, REPORTS, LinkUse
 
 T = TypeVar("T")
 CHUNK_BYTES = 2**15
+LEAST_ZIPPED_BYTES = 256
+"""What is no longer is sent as it is."""
 MOST_DAMAGED = 3
 """So often all of an archive may arrive and not be what was sent."""
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, ConnectionError)
@@ -64,9 +67,11 @@ class Bulk:
     async def put_log(
         self, placement: str, rank: int, offset: int, data: bytes, times: Sequence[LogTime] = ()
     ) -> LogLength:
-        """Append to the dispatcher's copy of a log, and say when that was written. Raises `Permanent`."""
+        """Append to the dispatcher's copy of a log, and say when that was written; compressed, where the dispatcher takes it so. Raises `Permanent`."""
         headers = {TIMES_HEADER: times_text(times)} if times else {}
         path = f"/logs/{placement}/{rank}?offset={offset}"
+        if ZIPPED_LOGS in self._link.takes and len(data) > LEAST_ZIPPED_BYTES:
+            path, data = f"{path}&zipped=true", await asyncio.to_thread(gzip.compress, data, mtime=0)
         return _read_answer(await self._repeat("PUT", path, LOGS, data, headers), LogLength)
 
     async def put_outputs(self, placement: str, archive: Path) -> None:

@@ -33,6 +33,7 @@ from federator.wire.link import (
     TRACES,
     TUNNELS,
     UNCHANGED,
+    ZIPPED_LOGS,
     Adopted,
     Allotments,
     Challenge,
@@ -70,7 +71,7 @@ log = logging.getLogger("federator_agent.link")
 
 KNOWS = (
     *(OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES, TRACES, GPU_USE),
-    *(RESUMING, LINK_STATE, UNCHANGED),
+    *(RESUMING, LINK_STATE, UNCHANGED, ZIPPED_LOGS),
 )
 Said = Desired | StatusAck | Heard | Allotments | Adopted | Dial
 """What is said within a session."""

@@ -5,20 +5,22 @@ directories of those that are open, the logs and outputs of those that are or we
 """
 
 import asyncio
+import zlib
+from collections.abc import AsyncIterator
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from federator.api.access import bearer
 from federator.api.attempts import log_name
-from federator.api.exchange import JSON, MIB, Call
+from federator.api.exchange import JSON, MIB, READ_BYTES, Call
 from federator.api.listener import connection_of
 from federator.api.log_offsets import keep_times
 from federator.api.problems import note_refusal
 from federator.control.record.leadership import Reign
 from federator.hub import Session
 from federator.hub.frames import Goodbye
-from federator.kernel.errors import NotFound
+from federator.kernel.errors import Invalid, NotFound, TooLarge
 from federator.model.placements import Placement
 from federator.settings import LimitSettings
 from federator.wire.link import (
@@ -40,12 +42,16 @@ UNPROVEN_BYTES = 2**14
 LEAST_LOG_BYTES = 2**17
 """Kept of a rank's log, of however many ranks."""
 GZIP = "application/gzip"
+GZIP_WINDOW = 31
+"""To zlib: gzip, with the largest window."""
 
 
 class LogQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where in the log the body belongs, in bytes."""
 
     offset: int
+    zipped: bool = False
+    """Whether the body is gzipped."""
 
 
 async def join(call: Call) -> JoinAnswer:
@@ -136,7 +142,8 @@ async def append_log(call: Call) -> LogLength:
         raise NotFound(f"rank {rank} of {placement.id} is not at this member")
     limits = call.core.settings.limits
     most = _most_of_a_log(limits, ranks=len(placement.members))
-    offset = call.query(LogQuery).offset
+    query = call.query(LogQuery)
+    offset = query.offset
     name = log_name(placement.id, rank)
     blobs, retention = call.core.blobs, call.core.sweeper.retention
     length = await asyncio.to_thread(blobs.log_length, name)
@@ -145,7 +152,8 @@ async def append_log(call: Call) -> LogLength:
         call.session.told_ends.add(name)
         return LogLength(length, most)
     times = _times(call, placement, offset)
-    async for data in call.chunks(limits.body_mib):
+    parts = call.chunks(limits.body_mib)
+    async for data in _unzipped(parts, limits.body_mib) if query.zipped else parts:
         kept = _kept(data, offset, most)
         if kept and retention.has_room():
             new = within(times, max(length, offset), offset + len(kept))
@@ -155,6 +163,28 @@ async def append_log(call: Call) -> LogLength:
     call.feeds.ring(placement.job)
     left_out = offset > most or not retention.has_room()
     return LogLength(max(offset, length) if left_out else length, most)
+
+
+async def _unzipped(parts: AsyncIterator[bytes], limit_mib: int) -> AsyncIterator[bytes]:
+    """What was gzipped, in parts of bounded size. Raises `TooLarge` for what is longer than a body may be, and `Invalid`."""
+    unzip, seen = zlib.decompressobj(wbits=GZIP_WINDOW), 0
+    try:
+        async for part in parts:
+            packed = part
+            while packed and not unzip.eof:
+                data = unzip.decompress(packed, READ_BYTES)
+                packed = unzip.unconsumed_tail
+                seen += len(data)
+                if seen > limit_mib * MIB:
+                    raise TooLarge(
+                        f"the body unpacks to more than {limit_mib} MiB", remedy="send less at a time"
+                    )
+                if data:
+                    yield data
+    except zlib.error as error:
+        raise Invalid(f"the body is broken: {error}", field="$") from None
+    if not unzip.eof or unzip.unused_data:
+        raise Invalid("the body is not one gzipped whole", field="$")
 
 
 def _times(call: Call, placement: Placement, offset: int) -> list[LogTime]:

@@ -51,6 +51,7 @@ TAKES = (
     link.RESUMING,
     link.LINK_STATE,
     link.UNCHANGED,
+    link.ZIPPED_LOGS,
 )
 """Messages, or parts of them, that agents may say only once they know that they are understood."""
 PROVEN_BY_REBOOT = frozenset({"local"})

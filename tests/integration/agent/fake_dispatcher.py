@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -72,6 +73,9 @@ class FakeDispatcher:
         self.blobs_come = asyncio.Event()
         """Cleared: whoever asks for a blob waits."""
         self.blobs_come.set()
+        self.takes: tuple[str, ...] = (SAMPLES, GPU_USE)
+        self.log_bytes = 0
+        """Of all bodies with parts of logs, as they came."""
         self.fail_logs = 0
         """So many log uploads are answered 503 after half of them is stored."""
         self.port = 0
@@ -215,7 +219,7 @@ class FakeDispatcher:
             self.incarnation,
             self.term,
             5.0,
-            takes=(SAMPLES, GPU_USE),
+            takes=self.takes,
         )
         await socket.send_str(encode(welcome).decode())
         whole = Desired(
@@ -291,6 +295,9 @@ class FakeDispatcher:
             (request.match_info["placement"], int(request.match_info["rank"])), bytearray()
         )
         data = await request.read()
+        self.log_bytes += len(data)
+        if request.query.get("zipped") == "true":
+            data = gzip.decompress(data)
         if int(request.query["offset"]) == len(kept):
             kept.extend(data[: len(data) // 2] if self.fail_logs else data)
         self.changed.set()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from federator.model.placements import Cause, PlacementStatus
-from federator.wire.link import Allotments, Refusal, encode
+from federator.wire.link import ZIPPED_LOGS, Allotments, Refusal, encode
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
 from tests.support.waiting import until
@@ -32,6 +32,20 @@ async def test_a_log_goes_on_from_where_the_dispatchers_copy_ends(
     await dispatcher.want(entry("p1", dispatcher.spec(run="seq 1 200000")))
     assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
     assert dispatcher.log("p1") == "".join(f"{number}\n" for number in range(1, 200_001))
+
+
+async def test_logs_are_compressed_on_the_way_to_a_dispatcher_that_takes_them_so(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    dispatcher.takes = (*dispatcher.takes, ZIPPED_LOGS)
+    sessions = dispatcher.sessions
+    await dispatcher.cut()
+    await dispatcher.until(lambda: dispatcher.sessions > sessions)
+    dispatcher.fail_logs = 2
+    await dispatcher.want(entry("p1", dispatcher.spec(run="seq 1 200000")))
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
+    assert dispatcher.log("p1") == "".join(f"{number}\n" for number in range(1, 200_001))
+    assert dispatcher.log_bytes < len(dispatcher.log("p1")) / 2
 
 
 async def test_a_new_store_is_told_everything_again_and_the_old_one_is_not_gone_back_to(

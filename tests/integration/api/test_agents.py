@@ -1,6 +1,7 @@
 """The agents' side over real connections: joining, the link, logs, outputs, and what one agent may not reach of another."""
 
 import asyncio
+import gzip
 import io
 import tarfile
 from typing import Any
@@ -264,6 +265,34 @@ async def test_an_agent_writes_logs_of_its_own_ranks_only(rig: Rig) -> None:
     assert (await south.ask("PUT", f"/agent/v1/logs/{alone.id}/0?offset=0", data=b"x")).status == 404
     assert (await south.ask("PUT", f"/agent/v1/outputs/{alone.id}", data=archive(a="b"))).status == 404
     assert (await north.ask("PUT", f"/agent/v1/logs/{row.id}/0?offset=-1", data=b"x")).status == 400
+
+
+async def test_a_compressed_part_of_a_log_is_kept_as_it_was_written(rig: Rig) -> None:
+    agent = await rig.agent()
+    row = await placed(rig, "north")
+    text = b"".join(b"line %d\n" % number for number in range(100_000))
+    path = f"/agent/v1/logs/{row.id}/0?offset="
+    await agent.ask("PUT", f"{path}0&zipped=true", data=gzip.compress(text))
+    await agent.ask("PUT", f"{path}{len(text)}", data=b"and plain\n")
+    assert (await rig.ask("GET", f"/v1/jobs/{row.job}/logs")).data == text + b"and plain\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (gzip.compress(bytes(2**24 + 1)), 413),
+        (gzip.compress(b"a line\n")[:-1], 400),
+        (gzip.compress(b"a line\n") + b"more", 400),
+        (b"a line\n", 400),
+        (b"", 400),
+    ],
+    ids=["a bomb", "cut", "more behind it", "plain", "empty"],
+)
+async def test_what_does_not_unpack_to_a_part_of_a_log_is_refused(rig: Rig, body: bytes, status: int) -> None:
+    agent = await rig.agent()
+    row = await placed(rig, "north")
+    path = f"/agent/v1/logs/{row.id}/0?offset=0&zipped=true"
+    assert (await agent.ask("PUT", path, data=body)).status == status
 
 
 async def test_the_last_lines_of_a_log(rig: Rig) -> None:
