@@ -7,15 +7,7 @@ rules, `federator_agent.slurm.fates` and `federator_agent.kube.pod_status`; the 
 from msgspec.structs import replace
 
 from federator.kernel.quantities import format_instant
-from federator.model.jobs import JobSpec
-from federator.model.placements import Cause
-from federator.simulation.virtual_time import ORIGIN_AT
-from federator_agent.core.events import RankEnded
-from federator_agent.core.lent_capacity import Host as SeenHost
-from federator_agent.core.lent_capacity import Seen, Slot
-from federator_agent.core.state import Record
-from federator_agent.kube.manifests import MAIN
-from federator_agent.kube.objects import (
+from federator.kube.objects import (
     Condition,
     ContainerState,
     ContainerStatus,
@@ -24,6 +16,14 @@ from federator_agent.kube.objects import (
     PodStatus,
     Terminated,
 )
+from federator.model.jobs import JobSpec
+from federator.model.placements import Cause
+from federator.simulation.virtual_time import ORIGIN_AT
+from federator_agent.core.events import RankEnded
+from federator_agent.core.lent_capacity import Host as SeenHost
+from federator_agent.core.lent_capacity import Seen, Slot
+from federator_agent.core.state import Record
+from federator_agent.kube.manifests import MAIN
 from federator_agent.kube.pod_status import DISRUPTED, end_of
 from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, fate
 from federator_agent.slurm.folder import Exit
