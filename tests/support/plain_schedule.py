@@ -6,8 +6,9 @@ says what the rules mean. Attempts and evaluations are counted as the kernels co
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.kernels import tables

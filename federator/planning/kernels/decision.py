@@ -12,7 +12,7 @@ from federator.planning.kernels.compiled import compiled, kernel
 from federator.planning.kernels.limits import blocking, later_case
 from federator.planning.kernels.list_schedule import begin, go_on
 from federator.planning.kernels.start_choice import late
-from federator.planning.kernels.start_cost import opened_at, start_usd, total_usd, wait_usd
+from federator.planning.kernels.start_cost import start_usd, total_usd
 from federator.planning.kernels.tables import OFFER, OWNED
 
 
@@ -72,9 +72,21 @@ def put_off(s, number):
     case = s.cases[found]
     start = case.rent_at + (case.start_at - state.now)
     way, kind = s.ways[case.way], s.classes[job.klass]
-    wait = wait_usd(job.wait_usd_h, start - state.now, way.longer_s)
-    miss = kind.value * late_share(
-        kind.deadline, opened_at(way.closes, way.opens, start), way.run_s, 0.0, kind.typical, kind.steep
+    _, wait, miss = start_usd(
+        state.now,
+        start,
+        way.run_s,
+        way.closes,
+        way.opens,
+        0.0,
+        0.0,
+        job.wait_usd_h,
+        way.longer_s,
+        kind.value,
+        kind.deadline,
+        kind.typical,
+        kind.steep,
+        0.0,
     )
     planned = total_usd(job.run_usd, job.rent_usd, job.wait_usd, job.miss_usd, job.egress_usd)
     if total_usd(0.0, case.usd, wait, miss, 0.0) >= planned:

@@ -38,6 +38,7 @@ shared(
     chances.late_share,
     start_cost.opened_at,
     start_cost.beyond_usd,
+    start_cost.waited_usd,
     start_cost.wait_usd,
     start_cost.is_late,
     start_cost.start_usd,

@@ -31,9 +31,14 @@ def beyond_usd(usd_h: float, start_at: float, run_s: float, committed_until: flo
     return usd_h * max(0.0, start_at + run_s - max(start_at, committed_until)) / H
 
 
+def waited_usd(usd_h: Any, waits_s: Any) -> Any:
+    """So long a wait (s)."""
+    return usd_h * waits_s / H
+
+
 def wait_usd(usd_h: float, waits_s: float, longer_s: float) -> float:
     """A wait, and what the run takes longer than in the fastest form."""
-    return usd_h * (max(0.0, waits_s) + longer_s) / H
+    return waited_usd(usd_h, max(0.0, waits_s) + longer_s)
 
 
 def is_late(value_usd: float, deadline_at: float, begins_at: float, run_s: float) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 
 from federator.model.queues import under
 from federator.model.snapshot import JobView
+from federator.planning.kernels.start_cost import wait_usd
 from federator.planning.kernels.tables import LEASE
 from federator.planning.linear.cap_rows import CapRows
 from federator.planning.linear.hours import asked_by, hour_rows, in_use_rows
@@ -214,7 +215,6 @@ class _Builder:
         all_, now = sum(of for _, of in cases), sum(of for c, of in cases if c.is_now(self.now))
         count = machines(job, at)
         most = min(now, self.world.stocks.room(self.world.place_of(place)) // count)
-        wait_h = self.world.book.wait_usd_h(job) / 3600.0
         committed = []
         if most:
             price = cost(self.world.book, job, at, case.start_at, rents=True).total
@@ -228,10 +228,9 @@ class _Builder:
         if all_ > now and job.deadline_at is not None:
             rent_at = next(c.rent_at for c, _ in cases if not c.is_now(self.now))
             start_s = rent_at - self.now + case.start_at - self.now
-            risk = late_share(job, self.now + start_s, at.run_s(job))
-            price = (
-                case.cost_usd + wait_h * (start_s + longer_s(job, at)) + self.world.book.value_usd(job) * risk
-            )
+            book, risk = self.world.book, late_share(job, self.now + start_s, at.run_s(job))
+            price = case.cost_usd + wait_usd(book.wait_usd_h(job), start_s, longer_s(job, at))
+            price += book.value_usd(job) * risk
             column = self.pile.add(ColumnKind.LATER, klass, place, price, all_ - now, start_s)
             serve.add(column, 1.0)
             self.caps.add_rental(column, job, place, rent_at - self.now, now=False)

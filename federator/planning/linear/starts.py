@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.planning.kernels import late_shares
-from federator.planning.kernels.start_cost import machines_usd
+from federator.planning.kernels.start_cost import machines_usd, waited_usd
 from federator.planning.kernels.tables import LEASE, OFFER, OWNED, Records
 from federator.planning.linear.terms import Floats, Ints
 from federator.planning.places.host_sets import HostSet
@@ -100,7 +100,7 @@ class _Heads:
     ) -> Floats:
         """The wait, and the chance that the deadline is missed."""
         mine = self.classes[klass]
-        usd: Floats = self.wait_usd_h[klass] * (start_s + longer_s) / 3600.0
+        usd: Floats = waited_usd(self.wait_usd_h[klass], start_s + longer_s)
         due = np.flatnonzero((mine["value"] > 0.0) & np.isfinite(mine["deadline"]))
         if len(due):
             mine, waits_s = mine[due], np.minimum(start_s[due], NEVER_S)

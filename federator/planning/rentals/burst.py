@@ -17,9 +17,8 @@ nothing to wait for.
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from federator.model import reasons as why
 from federator.model.capacity import BurstEvidence
@@ -351,8 +350,8 @@ def to_approve(reason: why.Reason, job: JobView) -> why.Reason:
     """What was found of a job like it, of this one: approval is given job by job."""
     match reason:
         case why.Unapproved():
-            return structs.replace(reason, job=job.id)
+            return replace(reason, job=job.id)
         case why.InForm() | why.WithData():
-            return structs.replace(reason, why=to_approve(reason.why, job))
+            return replace(reason, why=to_approve(reason.why, job))
         case _:
             return reason

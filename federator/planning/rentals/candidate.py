@@ -1,6 +1,6 @@
 """What comes of asking whether one place is rented for one job: a case for it, or why there is none; and the forecast at home that it is held against."""
 
-from dataclasses import dataclass
+import msgspec
 
 from federator.model.reasons import Reason
 from federator.model.rules import BurstMode
@@ -9,8 +9,7 @@ NOW_S = 1.0
 """A latest start so close is now."""
 
 
-@dataclass(frozen=True)
-class HomeForecast:
+class HomeForecast(msgspec.Struct, frozen=True, gc=False):
     """When and where a job is expected to run. `place` is the key of a pool; `usd` is what its GPUs cost there, with what the room is worth to others."""
 
     job: str
@@ -20,8 +19,7 @@ class HomeForecast:
     usd: float = 0.0
 
 
-@dataclass(frozen=True)
-class BurstCandidate:
+class BurstCandidate(msgspec.Struct, frozen=True, gc=False):
     """A permitted and justified rental. `required`: the policy wants it whatever it costs; `rent_at`: not before then."""
 
     place: int
@@ -45,8 +43,7 @@ class BurstCandidate:
         return self.rent_at <= now + NOW_S
 
 
-@dataclass(frozen=True)
-class BurstRejection:
+class BurstRejection(msgspec.Struct, frozen=True, gc=False):
     """Why nothing is rented there. `situation` is a name of `feasibility.SITUATIONS`."""
 
     situation: str

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from federator.model.reasons import CapReached
 from federator.model.rules import CapRow, CapUnit, admits_queue, in_scope
 from federator.model.snapshot import BusyView, JobView, PoolView, Snapshot
+from federator.planning.kernels.start_cost import machines_usd
 from federator.planning.places.candidates import Candidate, machines, of_pool
 from federator.planning.rules.permits import worst_rent_s, worst_usd
 from federator.planning.rules.rulebook import capped, matches
@@ -27,7 +28,7 @@ def additional_worst_usd(job: JobView, at: Candidate, now: float) -> float:
         return moves_usd
     end = max(now, at.standing.ready_at or now) + worst_rent_s(job, at)
     beyond_s = max(0.0, end - at.standing.paid_until_at - at.standing.tail_s)
-    return moves_usd + at.instance_usd_h * beyond_s / 3600.0
+    return moves_usd + float(machines_usd(at.instance_usd_h, 1, beyond_s))
 
 
 class Caps:

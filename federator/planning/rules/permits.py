@@ -137,7 +137,8 @@ def rent_usd(job: JobView, at: Candidate, run_s: float) -> float:
 
 def worst_usd(job: JobView, at: Candidate) -> float:
     """The most that the job can cost there: the rent of all its machines, and moving its data. What is owned has no rent."""
-    return at.instance_usd_h * machines(job, at) * worst_rent_s(job, at) / 3600.0 + at.transfer(job).usd
+    rent = machines_usd(at.instance_usd_h, machines(job, at), worst_rent_s(job, at))
+    return float(rent) + at.transfer(job).usd
 
 
 def max_cost(job: JobView, at: Candidate, context: FilterContext) -> Answer:

@@ -27,6 +27,7 @@ from federator.model.rules import (
     in_scope,
 )
 from federator.model.snapshot import JobView
+from federator.planning.kernels.start_cost import gpus_usd
 from federator.planning.places.candidates import Candidate, size
 from federator.planning.rules.openings import open_at
 
@@ -143,7 +144,7 @@ class RuleBook:
         if job.value_usd is not None:
             return job.value_usd
         price = self._price(PriceKind.MISS, job, DEFAULT_MISS_USD_GPU_H)
-        return price * (job.priced_gpus or size(job)) * (job.priced_run_s or job.run_s) / 3600.0
+        return float(gpus_usd(price, job.priced_gpus or size(job), job.priced_run_s or job.run_s))
 
     def wait_usd_h(self, job: JobView) -> float:
         """What one hour of this job's waiting costs: its queue's prices, its size in form 0, its aged priority, and who waits for it."""

@@ -3,12 +3,13 @@
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.blocks import Block
 
 
-@dataclass(frozen=True)
-class Booking:
+class Booking(msgspec.Struct, frozen=True, gc=False):
     """A job's place and time. `rents`: a new instance is rented for it; `exact` is false beyond the work limit."""
 
     place: int

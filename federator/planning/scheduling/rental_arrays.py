@@ -38,38 +38,37 @@ def tabulate(numbers: ModelArrays, bursting: Bursting | None) -> Cases:
     """The cases of all jobs; without `bursting` there are none."""
     world, jobs = numbers.world, numbers.jobs.copy()
     most = int((numbers.classes["last_way"] - numbers.classes["first_way"]).max(initial=0))
-    usable = np.zeros((len(world.jobs), most), dtype=np.uint8)
+    usable, rentable = np.zeros((2, len(world.jobs), most), dtype=np.uint8)
+    ranges = np.zeros((len(world.jobs), len(RANGES)), dtype=np.int64)
     rows: list[tuple[int, float, float, float]] = []
     later: dict[int, BurstCandidate] = {}
-    speakers: dict[tuple[int, int] | None, tuple[int, list[int]]] = {}
+    speakers: dict[tuple[int, int], int] = {}
+    speaker = list(range(len(world.jobs)))
+    first_way = numbers.classes["first_way"].tolist()
     for index, job in enumerate(world.jobs if bursting is not None else ()):
         assert bursting is not None, "there is one"
-        first = int(numbers.classes["first_way"][numbers.klass[index]])
+        first = first_way[numbers.klass[index]]
         for place in world.leases(job):
             usable[index, numbers.way(index, place) - first] = bursting.may_use_lease(job, place)
         if not world.offers(job) or bursting.no_need(job):
             continue
         equivalence_class = bursting.equivalence_class(job)
-        alike = None if equivalence_class is None else (numbers.klass[index], equivalence_class)
-        if alike in speakers:
-            speaker, usable[index, speakers[alike][1]] = speakers[alike][0], 1
-            jobs[RANGES][index] = jobs[RANGES][speaker]
-            continue
+        if equivalence_class is not None:
+            speaker[index] = speakers.setdefault((numbers.klass[index], equivalence_class), index)
+            if speaker[index] != index:
+                continue
         found = bursting.cases(job)
-        ways = [numbers.way(index, case.place) - first for case in found]
-        usable[index, ways] = 1
-        if alike is not None:
-            speakers[alike] = index, ways
-        now = [case for case in found if case.is_now(world.now)]
-        ahead = [case for case in found if not case.is_now(world.now)]
-        own = jobs[index]
-        own["first_case"], own["last_case"] = len(rows), len(rows) + len(ahead)
-        later |= dict(enumerate(ahead, len(rows)))
-        required = [case for case in now if case.required]
-        own["first_required"] = own["last_case"]
-        own["last_required"] = own["last_case"] + len(required)
-        rows += [
-            (numbers.way(index, case.place), case.rent_at, case.start_at, case.cost_usd)
-            for case in (*ahead, *required)
+        ways = [numbers.way(index, case.place) for case in found]
+        rentable[index, [way - first for way in ways]] = 1
+        told = [
+            (way, case.rent_at, case.start_at, case.cost_usd) for way, case in zip(ways, found, strict=True)
         ]
-    return Cases(np.array(rows, dtype=t.CASE), later, jobs, *numbers.flags(usable))
+        ahead = [n for n, case in enumerate(found) if not case.is_now(world.now)]
+        required = [n for n, case in enumerate(found) if case.required and case.is_now(world.now)]
+        later |= {len(rows) + n: found[case] for n, case in enumerate(ahead)}
+        begins, between = len(rows), len(rows) + len(ahead)
+        rows += [told[n] for n in (*ahead, *required)]
+        ranges[index] = begins, between, between, len(rows)
+    for number, name in enumerate(RANGES):
+        jobs[name] = ranges[speaker, number]
+    return Cases(np.array(rows, dtype=t.CASE), later, jobs, *numbers.flags(usable | rentable[speaker]))

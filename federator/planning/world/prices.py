@@ -6,7 +6,8 @@ deadline, and what policies add. Whatever is *better* is better by these.
 """
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from federator.kernel.quantities import cents_up
 from federator.model.snapshot import JobView
@@ -21,8 +22,7 @@ RETRY_S = 300.0
 """What a refused start costs in time: the answer, another turn, another place that is not as good."""
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True, gc=False):
     """One job's cost, split. All in USD."""
 
     run: float = 0.0

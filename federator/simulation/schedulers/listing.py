@@ -13,6 +13,7 @@ import msgspec
 from federator.model.capacity import largest_gang
 from federator.model.plans import Plan, Rent
 from federator.model.snapshot import JobView, PoolView, Problem, Snapshot
+from federator.planning.kernels.start_cost import gpus_usd
 from federator.planning.places.candidates import Candidate, machines, size
 from federator.planning.places.host_sets import Host, HostSet, hosts_for, need_of
 from federator.planning.plans.plan_builder import write_starts
@@ -359,4 +360,4 @@ def cheapest(job: JobView, fitting: Sequence[int], world: World) -> int:
 
 def _usd(job: JobView, at: Candidate) -> float:
     """What its GPUs cost there for as long as it is planned to have them, and bringing its data."""
-    return at.price_usd_gpu_h * size(job) * at.run_s(job) / 3600.0 + at.transfer(job).usd
+    return float(gpus_usd(at.price_usd_gpu_h, size(job), at.run_s(job))) + at.transfer(job).usd
