@@ -137,6 +137,10 @@ class Load(NamedTuple):
     """Of those: answered later than the target says."""
     ready: int = 0
     """Replicas that were ready."""
+    working: float = 0.0
+    """Of the requests at a time: those that replicas worked on."""
+    rate: float = 0.0
+    """Requests answered per second, by all gateways."""
     needed: int = 0
     """Replicas that it, with the loads before it, asked for."""
 
@@ -168,15 +172,37 @@ def scaled(scale: Scale, loads: Sequence[Load], wanted: int, now: float) -> Scal
 
 
 def needed(scale: Scale, loads: Sequence[Load]) -> int:
-    """Replicas that the newest of these loads, with those before it, asks for: for the requests at a time; and one beside those that are ready, where answers are too slow all the same."""
-    newest = loads[-1]
-    recent = _since(loads, newest.at - UP_S)
-    at_once = sum(each.at_once for each in recent) / len(recent)
-    for_load = ceil(at_once / scale.requests_per_replica) if at_once >= IDLE else 0
+    """Replicas that the newest of these loads, with those before it, asks for: for the requests; and one beside those that are ready, where answers are too slow all the same."""
+    newest, work = loads[-1], _work(loads)
+    for_load = ceil(work / scale.requests_per_replica) if work >= IDLE else 0
     answered, slow = _calm(scale, loads)
     expected = SLOW_PART * answered
     too_slow = answered >= LEAST_ANSWERS and slow > expected + 2 * sqrt(expected * (1 - SLOW_PART))
     return max(for_load, newest.ready + 1) if too_slow and newest.ready else for_load
+
+
+def _work(loads: Sequence[Load]) -> float:
+    """Requests at a time that there have to be replicas for.
+
+    By Little's law a request is worked on for so long as there are requests at work for each that is answered per second. Replicas are enough that work off within `UP_S` what
+    has come in the last `UP_S` and what waits: what has piled up while replicas start does not come again. One place for each request is always enough, and is what counts while
+    too few are answered to tell.
+    """
+    recent = _since(loads, loads[-1].at - UP_S)
+    at_once = _mean_at_once(recent)
+    rates, working = sum(each.rate for each in loads), sum(each.working for each in loads)
+    if sum(each.answered for each in loads) < LEAST_ANSWERS or not rates or not working:
+        return at_once
+    request_s = working / rates
+    before = loads[-len(recent) - 1].at_once if len(recent) < len(loads) else 0.0
+    answered = UP_S * sum(each.rate for each in recent) / len(recent)
+    came = max(0.0, answered + loads[-1].at_once - before)
+    waits = at_once - sum(each.working for each in recent) / len(recent)
+    return min(at_once, (came + waits) * request_s / UP_S)
+
+
+def _mean_at_once(loads: Sequence[Load]) -> float:
+    return sum(each.at_once for each in loads) / len(loads)
 
 
 def _calm(scale: Scale, loads: Sequence[Load]) -> tuple[int, int]:
@@ -195,8 +221,7 @@ def _since(loads: Sequence[Load], at: float) -> list[Load]:
 
 
 def _words(scale: Scale, recent: Sequence[Load], loads: Sequence[Load]) -> str:
-    at_once = sum(each.at_once for each in recent) / len(recent)
-    said = f"{at_once:.1f} requests at a time, {scale.requests_per_replica:g} to a replica"
+    said = f"{_mean_at_once(recent):.1f} requests at a time, {scale.requests_per_replica:g} to a replica"
     answered, slow = _calm(scale, loads)
     if scale.p95_latency_s is None or not slow:
         return said
@@ -261,8 +286,9 @@ def steps(service: Service, standings: Sequence[Standing], now: float) -> Steps:
         return Steps((), tuple(each.replica.job for each in active), cancels, gone)
     starts, drains = list[int](), list[Standing]()
     room = service.wanted + service.scale.surge - sum(each.health is not Health.FAILING for each in active)
-    others = len({each.replica.revision for each in active} | {service.revision.number}) > 1
-    for revision, wanted in _shares(service):
+    shares = _shares(service)
+    others = len({each.replica.revision for each in active} | {each.number for each, _ in shares}) > 1
+    for revision, wanted in shares:
         of_it = [each for each in active if each.replica.revision == revision.number]
         good = [each for each in of_it if each.health is not Health.FAILING]
         lacking = wanted - len(good)
@@ -271,7 +297,7 @@ def steps(service: Service, standings: Sequence[Standing], now: float) -> Steps:
             ready = sum(each.health is Health.READY for each in of_it)
             kept = [each for each in of_it if each.health is Health.FAILING and ready < wanted]
             drains += _surplus([each for each in of_it if each not in kept], wanted)
-    known = {revision.number for revision, _ in _shares(service)}
+    known = {revision.number for revision, _ in shares}
     drains += [each for each in active if each.replica.revision not in known]
     if now < service.again_at:
         starts = []

@@ -70,7 +70,10 @@ class ServiceLoad:
         self.met += min(seen.met, seen.answered)
         at_once = sum(each.seen.at_once for each in self._gateways.values())
         ready = {each.job for told in self._gateways.values() for each in told.seen.replicas if each.ready}
-        load = Load(now, at_once, seen.answered, min(seen.slow, seen.answered), len(ready))
+        load = Load(
+            now, at_once, seen.answered, min(seen.slow, seen.answered), len(ready),
+            working=min(at_once, self.at_once.total()), rate=self.rate,
+        )  # fmt: skip
         load = load._replace(needed=needed(scale, [*self.loads, load]))
         self.loads = peaks([*self.loads, load], scale.down_after_s, now)
 

@@ -1,5 +1,7 @@
 """How many replicas a load needs, and what is done so that there are so many: bounds, hysteresis, and that a change of revision never takes away what is needed."""
 
+from math import ceil
+
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -77,6 +79,18 @@ def test_slow_answers_ask_for_one_more_once_they_are_more_than_chance() -> None:
     assert needed(scale, [each._replace(at_once=13.0) for each in many]) == 4, "for the load, not beside it"
     fourth = [*many, Load(62.0, 3.0, 10, 10, 4)]
     assert needed(scale, fourth) == 1, "what was slow with three ready says nothing of four"
+
+
+def test_what_has_piled_up_is_work_to_do_once_and_no_rate() -> None:
+    """One replica has answered 2 a second, each in 2 s; then 10 s bring 20 a second, and 180 wait in the end."""
+    scale = Scale(least=1, most=200, requests_per_replica=4)
+    calm = [Load(2.0 * at, 4.0, 4, working=4.0, rate=2.0) for at in range(60)]
+    burst = [Load(120.0 + 2.0 * at, 40.0 + 36.0 * at, 4, working=4.0, rate=2.0) for at in range(5)]
+    assert needed(scale, calm) == 1
+    # 20 came in ten seconds, then 176; 108 waited on average.
+    came, waited = 10 * 2.0 + 184.0 - 4.0, 108.0
+    assert needed(scale, [*calm, *burst]) == ceil((came + waited) * 2.0 / 10 / 4) == 16
+    assert needed(scale, burst[1:]) == 33, "a place for each of 130 at a time, where too few answers tell"
 
 
 def service(**fields: object) -> Service:

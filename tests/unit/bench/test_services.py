@@ -34,7 +34,8 @@ def test_each_way_answers_all_and_pays_for_what_it_holds() -> None:
     assert peak.attained >= 0.95
     assert threshold.most <= SCALE.most
     assert ours.attained > mean.attained
-    assert ours.attained >= threshold.attained
+    assert ours.attained >= threshold.attained - 0.01
+    assert ours.gpu_hours < threshold.gpu_hours
 
 
 def test_slow_answers_do_not_bring_ever_more_replicas() -> None:
