@@ -286,7 +286,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
     absent_s = settings.oidc.absent_s if settings.oidc is not None else None
     turn = _turn(settings, records, observer, writer, solver, decisions, ids)
     series = SeriesService(records, writer, acceptance, settings.limits, shares, visibility, absent_s)
-    services = Services(records, writer, acceptance, settings.limits, shares, visibility)
+    services = Services(records, writer, acceptance, settings.limits, shares, visibility, inventory.gpu_uses)
     intake = Intake(records, writer, acceptance, series, PastWork(records, search, visibility))
     expectations, most = Expectations(records, observer.jobs, clock), settings.limits.policy_replay_jobs
     explainer = Explainer(records, observer, turn, acceptance, decisions, inventory, expectations)

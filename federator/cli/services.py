@@ -153,6 +153,8 @@ def _show(detail: ServiceDetail, now: float, output: Output) -> None:
     target = f"{scale.requests_per_replica:g} requests at a time to a replica"
     if scale.p95_latency_s is not None:
         target += f", 95 of 100 within {format_duration(scale.p95_latency_s)}"
+    if scale.gpu_utilisation_percent is not None:
+        target += f", GPUs {scale.gpu_utilisation_percent:g} % busy"
     parts: list[RenderableType] = [
         facts([
             ("service", row.name),
@@ -164,6 +166,7 @@ def _show(detail: ServiceDetail, now: float, output: Output) -> None:
             ("port", f"{detail.port or 'auto'}, ready by {detail.ready_path or 'a connection'}"),
             ("target", target),
             ("requests", "" if row.rate is None else f"{row.rate:.1f} per second, p95 {_latency(row.p95_s)}"),
+            ("GPUs", "" if row.gpu_use_percent is None else f"{row.gpu_use_percent:.0f} % busy"),
             ("attained", "" if row.attained is None else _part(row.attained)),
             ("cost", f"{usd(row.price_usd_h)} per hour" if row.price_usd_h else ""),
             ("file of", when_exactly(detail.changed_at, now)),

@@ -7,7 +7,7 @@ loop in `federator.control.submission.replicas` does it, and a simulation may do
 from collections.abc import Sequence
 from enum import StrEnum
 from math import ceil, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +30,8 @@ BACKOFF_S, MOST_BACKOFF_S = 5.0, 300.0
 """Between replicas that end by themselves: doubled each time, up to the second."""
 USUAL_ERRORS, LEAST_ERRORS = 0.01, 3
 """Of a canary's answers that part may be errors whatever the former's are, and so many are no proof yet below the second."""
+TOLERANCE = 0.1
+"""By no more than that part the use of GPUs may differ from what is wanted."""
 PORTS = range(20_000, 30_000)
 """Of these each replica of a service with `port: auto` has one: below those that systems give to outgoing connections."""
 DRAINED_S = 5.0
@@ -45,6 +47,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """Requests at a time that one replica is meant to work on."""
     p95_latency_s: float | None = None
     """Of a hundred requests 95 should be answered within that; None: no matter."""
+    gpu_utilisation_percent: float | None = None
+    """So busy its replicas' GPUs should be; None: no matter."""
     down_after_s: float = 300.0
     """Fewer replicas are wanted only when fewer would have done for so long."""
     surge: int = 1
@@ -145,6 +149,21 @@ class Load(NamedTuple):
     """Replicas that it, with the loads before it, asked for."""
 
 
+class Use(NamedTuple):
+    """How busy the GPUs of ready replicas are."""
+
+    at: float
+    percent: float
+    """On average."""
+    ready: int
+    """Replicas that were ready."""
+    needed: int = 0
+    """Replicas that it, with the uses before it, asked for."""
+
+
+Asked = TypeVar("Asked", Load, Use)
+
+
 class Scaled(NamedTuple):
     """How many replicas are wanted, and why."""
 
@@ -157,18 +176,39 @@ def scaled(scale: Scale, loads: Sequence[Load], wanted: int, now: float) -> Scal
 
     `loads`, oldest first, need reach no further back than that.
     """
-    held = _within(wanted, scale)
     recent = _since(loads, now - UP_S)
     if not recent:
         told = "no gateway has told of any load" if not loads or now - loads[-1].at > STALE_S else ""
-        return Scaled(held, told or "the load is as it was")
-    up, asked = recent[-1].needed, _words(scale, recent, loads)
+        return Scaled(_within(wanted, scale), told or "the load is as it was")
+    return _held(scale, loads, wanted, now, _words(scale, recent, loads))
+
+
+def scaled_by_use(scale: Scale, uses: Sequence[Use], wanted: int, now: float) -> Scaled:
+    """The same by how busy GPUs are."""
+    recent = _since(uses, now - UP_S)
+    if not recent:
+        return Scaled(_within(wanted, scale), "nothing is known of the use of its GPUs")
+    words = f"its GPUs are {uses[-1].percent:.0f} % busy, {scale.gpu_utilisation_percent:g} % wanted"
+    return _held(scale, uses, wanted, now, words)
+
+
+def _held(scale: Scale, asked: Sequence[Asked], wanted: int, now: float, because: str) -> Scaled:
+    held, up = _within(wanted, scale), asked[-1].needed
     if up >= held:
-        return Scaled(_within(up, scale), asked)
-    whole = loads[0].at <= now - scale.down_after_s + UP_S
-    most = max(each.needed for each in _since(loads, now - scale.down_after_s))
+        return Scaled(_within(up, scale), because)
+    whole = asked[0].at <= now - scale.down_after_s + UP_S
+    most = max(each.needed for each in _since(asked, now - scale.down_after_s))
     down = min(held, _within(most, scale)) if whole else held
-    return Scaled(down, asked if down < held or down == scale.least else f"{asked}, fewer only later")
+    return Scaled(down, because if down < held or down == scale.least else f"{because}, fewer only later")
+
+
+def needed_by_use(scale: Scale, uses: Sequence[Use]) -> int:
+    """Replicas among which the work of the GPUs would be as they are meant to be busy: those that are ready, where that is so by a tenth."""
+    newest, target = uses[-1], scale.gpu_utilisation_percent
+    assert target is not None
+    recent = _since(uses, newest.at - UP_S)
+    replicas = sum(each.percent * each.ready for each in recent) / len(recent) / target
+    return newest.ready if abs(replicas - newest.ready) <= TOLERANCE * newest.ready else ceil(replicas)
 
 
 def needed(scale: Scale, loads: Sequence[Load]) -> int:
@@ -216,8 +256,8 @@ def _calm(scale: Scale, loads: Sequence[Load]) -> tuple[int, int]:
     return sum(each.answered for each in calm), sum(each.slow for each in calm)
 
 
-def _since(loads: Sequence[Load], at: float) -> list[Load]:
-    return [each for each in loads if each.at > at]
+def _since(asked: Sequence[Asked], at: float) -> list[Asked]:
+    return [each for each in asked if each.at > at]
 
 
 def _words(scale: Scale, recent: Sequence[Load], loads: Sequence[Load]) -> str:

@@ -65,6 +65,10 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name="p95_latency", default=None
     )
     """Of a hundred requests 95 should be answered within that, counted at the gateway. Where they are not although no replica has too much to do, one more is wanted than are ready."""
+    gpu_utilisation_percent: Annotated[float, Meta(ge=1, le=100)] | None = field(
+        name="gpu_utilisation", default=None
+    )
+    """Percent of the time that the GPUs of replicas should be busy, as their sites measure it. The largest number that this, `requests_per_replica` and `p95_latency` ask for is wanted; without a gateway this alone counts."""
     down_after_s: Annotated[float, fields.duration("5m", low_s=1, high_s=86_400)] = field(
         name="down_after", default=Scale().down_after_s
     )

@@ -40,6 +40,8 @@ class ServiceRow(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     """Requests answered per second; None: no gateway has told lately."""
     p95_s: float | None = None
+    gpu_use_percent: float | None = None
+    """How busy the GPUs of its ready replicas are, on average; None: their sites do not say."""
     attained: float | None = None
     """The part of all requests since the dispatcher started that were answered without an error of the server, and within the target's `p95_latency`; None: there was none."""
     price_usd_h: float = 0.0

@@ -1916,6 +1916,7 @@ declare namespace Api {
     most: number;
     requests_per_replica: number;
     p95_latency_s: number | null;
+    gpu_utilisation_percent: number | null;
     down_after_s: number;
     surge: number;
     drain_s: number;
@@ -1976,6 +1977,7 @@ declare namespace Api {
     ready: number;
     rate: number | null;
     p95_s: number | null;
+    gpu_use_percent: number | null;
     attained: number | null;
     price_usd_h: number;
     because: string;

@@ -95,6 +95,15 @@ class GpuUses:
         told = [(member, *self._now[member]) for member in members if member in self._now]
         return [(member, at, use) for member, at, uses in told for use in uses]
 
+    def busy(self, placement: Placement) -> list[int]:
+        """How busy each of its GPUs is, in percent, as told last; of those that say."""
+        told = self.of_members(dict.fromkeys(placement.members))
+        return [
+            use.busy_percent
+            for _, _, use in told
+            if use.busy_percent is not None and placement.id in use.placements
+        ]
+
     def of(self, placement: Placement) -> list[tuple[str, int, Curve]]:
         """The curves of its GPUs, by member and number; none where nobody has said, or it is long over."""
         curves = self._curves.get(placement.id, {})

@@ -110,7 +110,7 @@ class Replicas:
             self._event_writer.act(changes, "federator", what, queue=service.queue, owner=service.owner)
             service = rolled_back(service, now, wrong)
             standings = self.services.standings(service)
-        wanted, because = self.services.scaled(service, now)
+        wanted, because = self.services.scaled(service, standings, now)
         if wanted != service.wanted:
             service = replace(service, wanted=wanted, because=because)
         todo = steps(service, standings, now)

@@ -6,9 +6,9 @@ Of long times the peaks are kept, some two hundred for each service: whether few
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from federator.model.services import SLOW_S, STALE_S, UP_S, Health, Load, Scale, needed
+from federator.model.services import SLOW_S, STALE_S, UP_S, Health, Load, Scale, Use, needed, needed_by_use
 from federator.wire.services import SeenLoad
 
 SOONEST_S = 0.5
@@ -18,6 +18,9 @@ FAILING_S = 15.0
 PEAKS = 200
 MOST_GATEWAYS = 16
 """Of one owner at a time: what more of them tell is not counted."""
+
+
+Asked = TypeVar("Asked", Load, Use)
 
 
 class _Told(NamedTuple):
@@ -46,6 +49,8 @@ class ServiceLoad:
     """When each replica was last found ready, by its job."""
     answers: dict[str, Answers] = field(default_factory=dict)
     """Of each replica, by its job."""
+    uses: list[Use] = field(default_factory=list)
+    """How busy the GPUs of its replicas were, where that is a target."""
     _gateways: dict[str, _Told] = field(default_factory=dict)
 
     def tell(self, gateway: str, seen: SeenLoad, scale: Scale, now: float) -> None:
@@ -76,6 +81,14 @@ class ServiceLoad:
         )  # fmt: skip
         load = load._replace(needed=needed(scale, [*self.loads, load]))
         self.loads = peaks([*self.loads, load], scale.down_after_s, now)
+
+    def use(self, percent: float, ready: int, scale: Scale, now: float) -> None:
+        """So busy the GPUs of so many ready replicas are."""
+        if self.uses and now - self.uses[-1].at < SOONEST_S:
+            return
+        use = Use(now, percent, ready)
+        use = use._replace(needed=needed_by_use(scale, [*self.uses, use]))
+        self.uses = peaks([*self.uses, use], scale.down_after_s, now)
 
     @property
     def at_once(self) -> Counter[str]:
@@ -114,9 +127,9 @@ class ServiceLoad:
         return self.met / self.answered if self.answered else None
 
 
-def peaks(loads: Iterable[Load], over_s: float, now: float) -> list[Load]:
-    """Loads of the last `over_s`: the newest as they are, of older ones the one of each two-hundredth that asked for most."""
-    width_s, kept = over_s / PEAKS, list[Load]()
+def peaks(loads: Iterable[Asked], over_s: float, now: float) -> list[Asked]:
+    """Loads or uses of the last `over_s`: the newest as they are, of older ones the one of each two-hundredth that asked for most."""
+    width_s, kept = over_s / PEAKS, list[Asked]()
     for each in loads:
         if each.at < now - over_s - width_s:
             continue

@@ -4,7 +4,8 @@ Of an owner there is one service of a name. Its row says what is wanted; the loo
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.shares import Limit, Shares
+from federator.control.reports.gpu_use import GpuUses
 from federator.control.submission.acceptance import Acceptance
 from federator.control.submission.service_loads import Answers, ServiceLoad
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
@@ -22,6 +24,7 @@ from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus, TerminalReason
 from federator.model.rights import MAY_CHANGE, MAY_READ, Relation
 from federator.model.services import (
+    STALE_S,
     Health,
     Replica,
     Scaled,
@@ -29,6 +32,7 @@ from federator.model.services import (
     Standing,
     rolled_back,
     scaled,
+    scaled_by_use,
     service_key,
     weights,
 )
@@ -56,6 +60,7 @@ class Services:
         limits: LimitSettings,
         shares: Shares,
         visibility: Visibility,
+        gpu_uses: GpuUses,
     ) -> None:
         self._records = records
         self._event_writer = event_writer
@@ -63,6 +68,7 @@ class Services:
         self.limits = limits
         self._shares = shares
         self._visibility = visibility
+        self._gpu_uses = gpu_uses
         self._loads: dict[str, ServiceLoad] = {}
 
     async def apply(self, caller: Caller, asked: ServiceRequest, *, canary: int = 0) -> ServiceDetail:
@@ -249,10 +255,30 @@ class Services:
             self._loads = {each: load for each, load in self._loads.items() if each in self._records.services}
         return self._loads.setdefault(key, ServiceLoad())
 
-    def scaled(self, service: Service, now: float) -> Scaled:
-        """How many replicas are wanted now, and why."""
-        load = self.load(service_key(service.owner, service.name))
-        return scaled(service.scale, load.loads, service.wanted, now)
+    def scaled(self, service: Service, standings: Sequence[Standing], now: float) -> Scaled:
+        """How many replicas are wanted now, and why: the most that requests or the use of GPUs ask for, of what is known."""
+        load, scale = self.load(service_key(service.owner, service.name)), service.scale
+        by_load = scaled(scale, load.loads, service.wanted, now)
+        if scale.gpu_utilisation_percent is None:
+            return by_load
+        ready = sum(each.health is Health.READY for each in standings)
+        if ready and (percent := self._gpu_use(standings)) is not None:
+            load.use(percent, ready, scale, now)
+        by_use = scaled_by_use(scale, load.uses, service.wanted, now)
+        if load.stale(now):
+            return by_use
+        known = bool(load.uses) and now - load.uses[-1].at <= STALE_S
+        return max(by_load, by_use, key=lambda each: each.replicas) if known else by_load
+
+    def _gpu_use(self, standings: Sequence[Standing]) -> float | None:
+        """How busy the GPUs of ready replicas are on average, in percent; None: their sites do not say."""
+        percents = list[int]()
+        for each in standings:
+            job = self._records.jobs.get(each.replica.job)
+            placement = self._records.placements.get(job.placement or "") if job is not None else None
+            if each.health is Health.READY and placement is not None:
+                percents += self._gpu_uses.busy(placement)
+        return fmean(percents) if percents else None
 
     def standings(self, service: Service) -> list[Standing]:
         """Its replicas, as they are."""
@@ -330,6 +356,7 @@ class Services:
             ready=sum(each.health is Health.READY and each.replica.drained_at is None for each in standings),
             rate=load.rate if told else None,
             p95_s=load.p95_s if told else None,
+            gpu_use_percent=self._gpu_use(standings),
             attained=load.attained,
             price_usd_h=sum(each.price_usd_h for each in standings),
             because=because,

@@ -8,6 +8,7 @@ from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooM
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Cause
 from federator.model.services import BACKOFF_S, Service
+from federator.model.sites import GpuUse
 from federator.wire.servicefile import read_service
 from federator.wire.services import (
     GatewayReport,
@@ -144,6 +145,38 @@ async def test_slow_answers_bring_more_too() -> None:
     await pass_time(world, 10, at_once=1.0, p95_s=3.0)
     assert len(active(world)) >= 2
     assert "answers took longer than 2 s" in detail(world).service.because
+
+
+def use_gpus(world: World, percent: int | None) -> None:
+    """Its site says that the GPU of each replica is so busy."""
+    running = [each for each in active(world) if each.status == "RUNNING"]
+    uses = [
+        GpuUse("main", "host-0", at, percent, placements=(world.placement(each.job).id,))
+        for at, each in enumerate(running)
+    ]
+    world.core.inventory.gpu_uses.hear("lab", uses)
+
+
+async def test_busy_gpus_bring_more_replicas_without_any_gateway_and_idle_ones_take_them_away_later() -> None:
+    world = await a_world(target={"gpu_utilisation": 60})
+    for work, seconds, replicas in ((90, 20, 2), (128, 20, 2), (10, 250, 2), (10, 90, 1)):
+        for _ in range(seconds // 2):
+            world.clock.advance(2.0)
+            use_gpus(world, work // len(active(world)))
+            await settle(world)
+        assert len(active(world)) == replicas, work
+    assert service(world).because == "its GPUs are 5 % busy, 60 % wanted", "as when it was decided"
+    assert detail(world).service.gpu_use_percent == 10.0
+
+
+async def test_of_requests_and_the_use_of_gpus_the_larger_number_is_wanted() -> None:
+    world = await a_world(target={"gpu_utilisation": 60, "requests_per_replica": 4})
+    use_gpus(world, 30)
+    await pass_time(world, 10, at_once=11.0)
+    assert len(active(world)) == 3
+    use_gpus(world, 90)
+    await pass_time(world, 10, at_once=1.0)
+    assert len(active(world)) == 4, "5 by the use of GPUs; more than 4 there may not be"
 
 
 async def test_what_is_drained_is_told_to_the_gateway_before_it_is_cancelled() -> None:
