@@ -1,8 +1,8 @@
 """What happens in the federation test, once, and what is known of it in the end.
 
 Gangs fill every site, and at two of them a job is entered by command. A job with a deadline comes which its site would make too late: a machine is rented for it. Then some sites are cut off until their
-gangs have ended, agents are killed with `kill -9`, and so is a member of etcd; when all of that is mended, one site is drained, the dispatcher is killed
-as well, and the site taken back. All the while small jobs come, and in the end more of them at once than there are GPUs. Nothing here judges: `Evidence` has what the tests look at.
+gangs have ended, agents are killed with `kill -9`, and so is a member of etcd. When all of that is mended, the agents that come back are of an older version; one site is drained, the dispatcher is killed
+as well, at some sites newer agents take the place of the older ones under running jobs, and the site is taken back. All the while small jobs come, and in the end more of them at once than there are GPUs. Nothing here judges: `Evidence` has what the tests look at.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ CUT = ("duo", "slurm-a")
 """Cut off; at the first an agent is killed meanwhile, and started again when its rank has ended."""
 KILLED = ("slurm-b", "kube")
 """Whose agents are killed and started again under running gangs."""
+EXCHANGED = ("duo", "slurm-a", "slurm-b", "kube")
+"""Whose agents are exchanged for newer ones under running jobs: of each runtime, some that were of an older version until then."""
 DRAINED = "slurm-b"
 WAVE = 8
 """Small jobs at a time, a third of them gangs of two."""
@@ -58,6 +60,8 @@ class Evidence:
     """A job that may only use the drained site, and why it waited."""
     flood: tuple[str, ...] = ()
     """Jobs that came at once, more than there are GPUs at all sites."""
+    versions: list[dict[str, str]] = field(default_factory=list)
+    """Of the agents by site, before and after they were exchanged under running jobs."""
     meanwhile: tuple[str, ...] = ()
     """Jobs that came while that site was drained."""
     rows: dict[str, JobRow] = field(default_factory=dict)
@@ -152,7 +156,7 @@ async def _break(world: World, told: Evidence, say: Callable[[str], None]) -> No
     cut[0].start_again(lonely)
     for site in killed:
         for agent in site.agents:
-            site.start_again(agent)
+            site.start_again(agent, "older")
     world.federation.cluster.start(0)
     say("mended")
     await world.until(lambda: _heard(world), "sites that are heard again")
@@ -169,7 +173,14 @@ async def _drain(world: World, told: Evidence, say: Callable[[str], None]) -> No
     world.federation.kill_dispatcher()
     await world.federation.start_dispatcher()
     say("the dispatcher is back")
+    await world.until(lambda: _are(world, ""), "agents that are connected again")
     await _wave(world)
+    told.versions.append(await _versions(world))
+    for name in EXCHANGED:
+        if name in world.sites:
+            world.sites[name].exchange("newer")
+    await world.until(lambda: _are(world, "newer"), "the agents of a newer version")
+    told.versions.append(await _versions(world))
     told.meanwhile = tuple(world.submitted.keys() - before - {told.probe})
     if len(world.sites) > 1:
         await world.over(told.meanwhile)
@@ -180,6 +191,19 @@ async def _drain(world: World, told: Evidence, say: Callable[[str], None]) -> No
 
     await world.until(refused, "the reason for which the job at the drained site waits")
     await world.admin.undrain(told.drained)
+
+
+async def _versions(world: World) -> dict[str, str]:
+    rows = await world.admin.sites()
+    return {row.name: row.hosts[0].version for row in rows if row.name in world.sites}
+
+
+async def _are(world: World, version: str) -> bool:
+    """Whether all that are exchanged are connected, in a version of that ending."""
+    rows = [row for row in await world.admin.sites() if row.name in EXCHANGED]
+    return all(
+        host.status == "READY" and host.version.endswith(version) for row in rows for host in row.hosts
+    )
 
 
 async def _wave(world: World) -> None:

@@ -13,7 +13,7 @@ from federator.cli.demo.world import CLOUD_SITE
 from federator.model.jobs import JobStatus
 from tests.federation.grounds import GROUNDS
 from tests.federation.inside import CLUSTERS
-from tests.federation.story import CUT, Evidence, tell
+from tests.federation.story import CUT, EXCHANGED, KILLED, Evidence, tell
 from tests.kills.judge import Attempt, check_bill, judge
 from tests.testbeds.required import need
 
@@ -137,6 +137,15 @@ def test_a_drained_site_takes_nothing_new_until_it_is_taken_back(told: Evidence)
     assert told.at(told.probe) == {told.drained}
     if len(told.gangs) > 1:  # with one site alone, the others have had to wait for it
         assert told.drained not in set(itertools.chain.from_iterable(map(told.at, told.meanwhile)))
+
+
+def test_agents_of_each_runtime_were_a_version_behind_and_then_ahead(told: Evidence) -> None:
+    """What ran meanwhile is judged by the other tests."""
+    behind, ahead = told.versions
+    for site in behind.keys() & set(KILLED):
+        assert behind[site] == "0.0.older"
+    for site in ahead.keys() & set(EXCHANGED):
+        assert ahead[site] == "0.0.newer"
 
 
 def test_nothing_is_left_of_it(told: Evidence) -> None:

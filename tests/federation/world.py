@@ -6,6 +6,7 @@ on real time. What is judged is what each rank has written down for itself (`bea
 
 import asyncio
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tests
 from federator.cli.demo.federation import Federation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.client.jobs import JobFilter
@@ -27,6 +29,7 @@ from tests.partitions.proxy import Proxy
 from tests.testbeds.etcd import EtcdCluster
 
 BEAT = Path(__file__).parent / "beat.sh"
+TESTS = Path(tests.__path__[0])
 PATIENCE_S = 120.0
 """How long anything may take: the machine is small, and much is going on."""
 MACHINE = {"instance_type": "a2-highgpu-1g", "market": ["on-demand"], "boot_delay": "1s", "max_instances": 2}
@@ -88,10 +91,21 @@ class Site:
         """kill -9 of one of its agents. What it runs goes on."""
         self._federation.processes.kill(agent)
 
-    def start_again(self, agent: str) -> None:
-        """Start an agent again, as its init system would."""
-        config = self._federation.folder / "sites" / f"{agent}.yaml"
-        self._federation.processes.start(agent, "federator_agent", ["serve", "--config", str(config)])
+    def start_again(self, agent: str, version: str = "") -> None:
+        """Start an agent again, as its init system would; or one of the `older` or a `newer` version in its place."""
+        words = ["serve", "--config", str(self._federation.folder / "sites" / f"{agent}.yaml")]
+        processes = self._federation.processes
+        if version:
+            path = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+            processes.start(agent, "tests.support.other_version", [version, *words], {"PYTHONPATH": path})
+        else:
+            processes.start(agent, "federator_agent", words)
+
+    def exchange(self, version: str) -> None:
+        """Put all of its agents out for others of that version, under whatever runs there."""
+        for agent in self.agents:
+            self.kill(agent)
+            self.start_again(agent, version)
 
     def cut(self) -> None:
         """Hold back every byte between its agents and the dispatcher, in old connections and in new ones."""
