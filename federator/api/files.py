@@ -7,12 +7,14 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any, cast
+from typing import IO, Annotated, Any, cast
 
+import msgspec
 from aiohttp import web
 
 from federator.api.attempts import refuse_array
 from federator.api.exchange import Call
+from federator.api.resuming import Upload, take_up
 from federator.control.record.blob_owners import owned, owns, refuse_more, used
 from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes
@@ -21,9 +23,10 @@ from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.tars import members
 from federator.model.jobs import JobStatus
 from federator.ports import Blobs
-from federator.wire.http import OutputFile, OutputList
+from federator.wire.http import BlobLength, OutputFile, OutputList
 
 GZIP = "application/gzip"
+SHA256 = re.compile("[0-9a-f]{64}")
 MOST_LISTED = 1000
 """Files of a job's outputs that are listed,"""
 LISTED_BYTES = 1 << 28
@@ -32,13 +35,24 @@ BROKEN = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, 
 """What an archive raises that is none."""
 
 
-async def put_blob(call: Call) -> web.Response:
+class BlobQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of an upload that goes on where it was cut. Both left out: the body is the whole archive."""
+
+    size: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """The archive's bytes."""
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Where the body belongs in it. An empty body asks how much has come."""
+
+
+async def put_blob(call: Call) -> BlobLength:
     """Keep a work directory under its hash; keeping it twice is the same as once."""
-    wanted = call.path("hash")
+    wanted, query = call.path("hash"), call.query(BlobQuery)
     retention = call.core.sweeper.retention
     retention.refuse_bytes_if_full()
     retention.refuse_bytes_over_share(call.caller.name, call.request.content_length or 0)
     refuse_more(call.core.records, call.caller.name, wanted, call.core.settings.limits.person_blobs)
+    if query.size:
+        return await _go_on(call, wanted, query)
     async with call.archive(retention.refuse_bytes_if_full) as draft:
         if draft.digest != wanted:
             raise Invalid(
@@ -48,11 +62,31 @@ async def put_blob(call: Call) -> web.Response:
             )
         retention.refuse_bytes_over_share(call.caller.name, draft.length)
         await asyncio.to_thread(draft.keep)
-    if f"{wanted}/{call.caller.name}" not in call.core.records.blob_owners:
+    await _own(call, wanted, draft.length)
+    return BlobLength(draft.length)
+
+
+async def _go_on(call: Call, wanted: str, query: BlobQuery) -> BlobLength:
+    """Take up what is new of the body, and keep the archive once all of it has come."""
+    retention, person = call.core.sweeper.retention, call.caller.name
+    if not SHA256.fullmatch(wanted):
+        raise Invalid("this is not a hash", field="hash", remedy="64 hexadecimal digits")
+    retention.refuse_bytes_over_share(person, query.size)
+    folder = await asyncio.to_thread(retention.unfinished.folder, person, wanted)
+
+    async def kept() -> None:
+        await _own(call, wanted, query.size)
+        retention.unfinished.over(person, folder)
+
+    return BlobLength(await take_up(call, Upload(folder, wanted, query.size, query.offset), kept))
+
+
+async def _own(call: Call, digest: str, length: int) -> None:
+    """Note that the caller has uploaded these bytes."""
+    if f"{digest}/{call.caller.name}" not in call.core.records.blob_owners:
         (person,) = holders_of(call.caller.name)
-        call.core.records.held_counts.add(Held.BLOB_BYTES, person, draft.length)
-    await _note(call, wanted, owned)
-    return web.Response(status=201)
+        call.core.records.held_counts.add(Held.BLOB_BYTES, person, length)
+    await _note(call, digest, owned)
 
 
 async def has_blob(call: Call) -> web.Response:

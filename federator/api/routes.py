@@ -93,7 +93,7 @@ ROUTES = (
     Route("GET", "/v1/jobs/{id}/forecasts", jobs.forecasts, PERSON, "What moved the forecast of a job", query=jobs.ForecastsQuery, answer=list[http.ForecastMove], cost=HEAVY),
     Route("GET", "/v1/jobs/{id}/explain", jobs.explain, PERSON, "Explain where a job is, and why", answer=Explanation, cost=HEAVY),
     Route("POST", "/v1/preview", jobs.preview, PERSON, "Preview a job file; nothing is stored", body=JOB_FILE, takes=(JSON, YAML[0]), answer=http.Preview, cost=HEAVY),
-    Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", body=bytes, takes=BYTES, status=201, cost=PLAIN),
+    Route("PUT", "/v1/blobs/{hash}", files.put_blob, PERSON, "Upload a work directory", query=files.BlobQuery, body=bytes, takes=BYTES, answer=http.BlobLength, status=201, cost=PLAIN),
     Route("HEAD", "/v1/blobs/{hash}", files.has_blob, PERSON, "Whether you have uploaded a work directory"),
     Route("GET", "/v1/series", series.list_series, PERSON, "List series: jobs that are submitted again and again", query=series.ListQuery, answer=list[http.SeriesRow]),
     Route("GET", "/v1/series/{name}", series.show, PERSON, "Show a series", query=series.WhoseQuery, answer=http.SeriesDetail),

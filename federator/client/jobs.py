@@ -161,7 +161,7 @@ class JobVerbs:
             try:
                 await self.transport.call("HEAD", path, type(None))
             except NotFound:
-                await self.transport.put_file(path, archive, self.progress)
+                await self.transport.put_file(path, archive, packed.size_bytes, self.progress)
         return packed
 
     def _tell(self, what: str, done: int = 0, total: int = 0) -> None:

@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from os import fstat
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ from federator.client.progress import CountedFile, Tell
 from federator.kernel.errors import (
     Bug,
     FederatorError,
+    Invalid,
     NotLeading,
     Permanent,
     TooLarge,
@@ -35,6 +36,7 @@ from federator.kernel.errors import (
 )
 from federator.kernel.route import Way
 from federator.retry import Backoff, Sleeper, retried
+from federator.wire.http import BlobLength
 from federator.wire.jsontext import read
 
 P = ParamSpec("P")
@@ -53,6 +55,8 @@ ANSWER_S = 120.0
 ANSWER_BYTES = 2**28
 """Longest answer that is read as a whole; what is streamed has no limit here."""
 BROKE = "the connection broke in the middle of an answer"
+RESUMED_BYTES = 2**23
+"""A file of fewer is sent again from its beginning."""
 LINE_BYTES = 2**20
 """Longest line of a stream of lines."""
 
@@ -183,19 +187,47 @@ class Transport(ABC):
 
         return await self.patiently(once, only_if_refused=not repeatable)
 
-    async def put_file(self, path: str, file: Path, tell: Tell | None = None) -> None:
-        """Send a file as the body; the path names its content, so repeating is harmless. `tell` hears how far it is."""
+    async def put_file(self, path: str, file: Path, size: int, tell: Tell | None = None) -> None:
+        """Send a file of so many bytes as the body; the path names its content, so repeating is harmless, and what is large goes on where it was cut. `tell` hears how far it is."""
+        if size < RESUMED_BYTES:
+            await self.patiently(partial(self._put_rest, path, file, tell, size))
+            return
+        query = {"size": str(size)}
 
         async def once() -> None:
-            with file.open("rb") if tell is None else CountedFile(file, "uploading", tell) as content:
-                headers = {
-                    "Content-Type": "application/gzip",
-                    "Content-Length": str(fstat(content.fileno()).st_size),
-                }
-                async with self.open("PUT", path, body=content, headers=headers):
-                    pass
+            try:
+                begun = await self._put_part(path, query | {"offset": "0"}, b"", 0)
+            except Invalid:  # an older dispatcher
+                await self._put_rest(path, file, tell, size)
+                return
+            if begun < size:
+                begun = await self._put_rest(path, file, tell, size, begun, query | {"offset": str(begun)})
+            if begun < size:
+                raise Unavailable(f"PUT {path}: it has not arrived as it is")
 
         await self.patiently(once)
+
+    async def _put_rest(
+        self,
+        path: str,
+        file: Path,
+        tell: Tell | None,
+        size: int,
+        begun: int = 0,
+        query: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
+        """Send the file from that byte on; how much of it has come."""
+        with file.open("rb") if tell is None else CountedFile(file, "uploading", tell) as content:
+            content.seek(begun)
+            return await self._put_part(path, query, content, size - begun)
+
+    async def _put_part(
+        self, path: str, query: Mapping[str, str], body: bytes | IO[bytes], length: int
+    ) -> int:
+        headers = {"Content-Type": "application/gzip", "Content-Length": str(length)}
+        async with self.open("PUT", path, query=query, body=body, headers=headers) as answer:
+            told = await answer.read()
+        return decode(told, BlobLength, f"PUT {path}").length if query else 0
 
     @asynccontextmanager
     async def open(

@@ -604,6 +604,12 @@ class Spending(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[SpentPoint, ...]
 
 
+class BlobLength(msgspec.Struct, frozen=True):
+    """How much of a work directory has come: the offset to go on from. All of it: it is kept. Less than before: what had come was damaged."""
+
+    length: int
+
+
 class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """POST /v1/tokens: a person's token (`role`) or an agent's one-time join token (`site` and `kind`)."""
 

@@ -160,6 +160,9 @@ declare namespace Api {
     place: string;
     start_at: number;
   }
+  interface BlobLength {
+    length: number;
+  }
   interface Booting {
     kind: "booting";
     start_at: number;

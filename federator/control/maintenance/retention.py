@@ -30,6 +30,7 @@ from federator.control.maintenance.blob_retention import BlobRetention
 from federator.control.maintenance.blob_usage import measure
 from federator.control.maintenance.ledger_retention import RecentLines, drop_oldest
 from federator.control.maintenance.series_retention import surplus_runs, without_forgotten
+from federator.control.maintenance.unfinished_uploads import UnfinishedUploads
 from federator.control.record.chain import LEDGER, Chain
 from federator.control.record.decisions import DecisionLog
 from federator.control.record.holders import Held, Holder, holders_of
@@ -91,6 +92,7 @@ class Retention:
         self._bytes_kept = {Held.BLOB_BYTES: 0, Held.LOG_BYTES: 0}
         self._usage = Usage({}, {})
         self._bytes = BlobRetention(records, blobs, archive)
+        self.unfinished = UnfinishedUploads(blobs)
         self._of_archive = ArchiveRetention(records, archive, shares)
         self._ledger_lines: int | None = None
         """None: not counted yet."""
@@ -124,6 +126,9 @@ class Retention:
 
     async def _measure(self) -> None:
         usage = self._usage = await asyncio.to_thread(self._blobs.usage)
+        await asyncio.to_thread(
+            self.unfinished.sweep, usage.logs, self._clock.now(), self.settings.unused_blob_s
+        )
         of_archive = measure(self._records, usage, self.archive)
         self._bytes_kept = {
             Held.BLOB_BYTES: usage.blobs_bytes - of_archive,

@@ -1,4 +1,4 @@
-"""Outputs that a thin link cuts again and again: what has come counts, what is damaged begins anew, and nobody else's is touched."""
+"""Outputs and work directories that a thin link cuts again and again: what has come counts, what is damaged begins anew, and nobody else's is touched."""
 
 import random
 
@@ -100,3 +100,59 @@ async def test_a_download_goes_on_where_it_was_cut(rig: Rig) -> None:
     for other in ("bytes=0-10", "bytes=-5", f"bytes={len(DATA)}-", "lines=1-", "bytes=" + "9" * 40 + "-"):
         whole = await rig.ask("GET", path, headers={"Range": other})
         assert (whole.status, whole.data) == (200, DATA)
+
+
+async def send(rig: Rig, offset: int, body: bytes, *, data: bytes = DATA, who: str = "ada") -> Answer:
+    """These bytes of a work directory, from that offset on."""
+    path = f"/v1/blobs/{content_hash(data)}?size={len(data)}&offset={offset}"
+    return await rig.ask("PUT", path, who, data=body)
+
+
+async def come(rig: Rig, *, data: bytes = DATA, who: str = "ada") -> int:
+    """How much of it has come."""
+    return int((await send(rig, 0, b"", data=data, who=who)).json()["length"])
+
+
+async def test_a_work_directory_goes_on_where_it_was_cut_and_counts_once_it_is_whole(rig: Rig) -> None:
+    path = f"/v1/blobs/{content_hash(DATA)}"
+    assert await come(rig) == 0
+    assert (await send(rig, 0, DATA[:20_000])).json() == {"length": 20_000}
+    assert (await rig.ask("HEAD", path)).status == 404
+    assert await come(rig, who="bob") == 0, "nobody learns of what others have begun"
+    assert (await send(rig, 40_000, DATA[40_000:])).json() == {"length": 20_000}, "leaves no gap"
+    assert (await send(rig, 20_000, bytes(len(DATA) - 20_000))).json() == {"length": 0}, "damaged"
+    assert (await send(rig, 0, DATA[:20_000])).json() == {"length": 20_000}
+    assert (await send(rig, 20_000, DATA[20_000:])).json() == {"length": len(DATA)}
+    assert (await rig.ask("HEAD", path)).status == 200
+    assert (await rig.ask("HEAD", path, "bob")).status == 404
+    assert rig.world.core.blobs.usage().logs_bytes == 0, "no second copy stays"
+
+
+async def test_what_people_have_begun_is_a_few_each_and_waits_for_a_while(rig: Rig) -> None:
+    many = [archive(model=f"{number}{NOISE}") for number in range(6)]
+    await send(rig, 0, many[0][:1000], data=many[0], who="bob")
+    for data in many:
+        await send(rig, 0, data[:1000], data=data)
+    assert [await come(rig, data=data) > 0 for data in many[2:]] == [True] * 4
+    assert rig.world.core.blobs.usage().logs_bytes == 5 * 1000
+    retention = rig.world.core.sweeper.retention
+    await retention.sweep()
+    rig.world.clock.advance(retention.settings.unused_blob_s / 2)
+    await send(rig, 1000, many[5][1000:2000], data=many[5])
+    await retention.sweep()
+    rig.world.clock.advance(retention.settings.unused_blob_s / 2)
+    await retention.sweep()
+    assert rig.world.core.blobs.usage().logs_bytes == 2000, "the one that has grown since"
+
+
+async def test_what_is_no_work_directory_of_that_size_is_refused(rig: Rig) -> None:
+    huge = 1 + rig.world.core.settings.limits.blob_mib * 2**20
+    digest = content_hash(DATA)
+    for path, status in (
+        (f"{digest}?size={huge}", 413),
+        (f"..%2f..%2fetc?size={len(DATA)}", 400),
+        (f"{digest}?size=10", 400),
+        (f"{digest}?size={len(DATA)}&offset=-1", 400),
+    ):
+        assert (await rig.ask("PUT", f"/v1/blobs/{path}", data=DATA)).status == status, path
+    assert (await rig.ask("HEAD", f"/v1/blobs/{digest}")).status == 404

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from federator.client import AsyncClient, Client, JobFilter, Verbs, jobs
+from federator.client import AsyncClient, Client, JobFilter, Verbs, jobs, transport
 from federator.client.faults import error_in
 from federator.client.workdir import pack
 from federator.kernel import errors
@@ -95,6 +95,41 @@ async def test_a_folder_that_is_there_is_not_sent_again(
     fake.answer("POST /v1/jobs", Submitted(("job-1",), "train"), 201)
     await client.submit({"run": "x"}, workdir=folder)
     assert [heard.method for heard in fake.heard] == ["HEAD", "POST"]
+
+
+async def test_a_large_folder_goes_on_where_its_upload_was_cut(
+    client: Verbs, fake: FakeDispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "RESUMED_BYTES", 1)
+    folder, digest = code(tmp_path)
+    come = bytearray()
+
+    async def put(request: web.Request) -> web.Response:
+        body, begun = await request.read(), len(come)
+        come.extend((body if begun else body[: len(body) // 2])[begun - int(request.query["offset"]) :])
+        if len(come) != begun and not begun:
+            fake.drops = 1  # aiohttp sends it once more by itself
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response({"length": len(come)}, status=201)
+
+    fake.handle(f"PUT /v1/blobs/{digest}", put)
+    assert (await client.upload(folder)).hash == digest
+    assert content_hash(bytes(come)) == digest
+    assert len(fake.heard[-1].body) == len(come) - len(come) // 2
+    assert fake.heard[-1].query == {"size": str(len(come)), "offset": str(len(come) // 2)}
+
+
+async def test_a_large_folder_goes_whole_to_an_older_dispatcher(
+    client: Verbs, fake: FakeDispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "RESUMED_BYTES", 1)
+    folder, digest = code(tmp_path)
+    problem = Problem("about:blank", "Bad Request", 400, "there is no ?offset", "invalid")
+    fake.answer(f"PUT /v1/blobs/{digest}", problem, 400)
+    fake.answer(f"PUT /v1/blobs/{digest}", None, 201)
+    assert (await client.upload(folder)).hash == digest
+    assert content_hash(fake.heard[-1].body) == digest
 
 
 async def test_many_jobs_go_as_lines_and_each_has_its_result(client: Verbs, fake: FakeDispatcher) -> None:
