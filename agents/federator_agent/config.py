@@ -21,6 +21,7 @@ from federator_agent import nvml
 from federator_agent.core.lent_capacity import HostPool, Site, is_of, with_shares
 from federator_agent.data.allowed import Allowed, allowed_of
 from federator_agent.electricity import Electricity
+from federator_agent.gpu_listing import listed
 from federator_agent.images import Images, images_of
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import check as check_kube
@@ -207,6 +208,9 @@ def _check(file: SiteFile) -> None:
     if file.local_submit is not None and (clusters in (["kube"], ["slurm"]) or file.multikueue is not None):
         remedy = "leave it out: people of a cluster submit to its own scheduler"
         raise Invalid("is for sites whose jobs are processes", field="$.local_submit", remedy=remedy)
+    if file.list_gpus and clusters in (["kube"], ["slurm"]):
+        remedy = "leave it out: a cluster counts its own nodes"
+        raise Invalid("is for GPUs of this host", field="$.list_gpus", remedy=remedy)
     file.electricity.check("$.electricity")
     if file.gpu_test is not None and (clusters in (["kube"], ["slurm"]) or not file.watch_gpus):
         because = "is for GPUs that the agent watches"
@@ -225,7 +229,7 @@ def _check(file: SiteFile) -> None:
 
 def _site(file: SiteFile) -> Site:
     observed = file.kube is not None or file.slurm is not None
-    pools = () if observed else _pools(file.pools)
+    pools = () if observed else _pools(file.pools, file.list_gpus)
     return Site(
         name=file.site,
         pools=pools,
@@ -235,13 +239,13 @@ def _site(file: SiteFile) -> Site:
     )
 
 
-def _pools(written: tuple[Pool, ...] | None) -> tuple[HostPool, ...]:
+def _pools(written: tuple[Pool, ...] | None, list_gpus: str) -> tuple[HostPool, ...]:
     if written is None:
-        return _found_pools()
+        return _found_pools(list_gpus)
     pools: list[HostPool] = []
     for index, each in enumerate(written):
         path = f"$.pools[{index}]"
-        pool = _pool(each, path)
+        pool = _pool(each, path, list_gpus)
         if each.shared > pool.gpus_per_node:
             remedy = f"write at most {pool.gpus_per_node}"
             raise Invalid(f"cannot be {each.shared}", field=f"{path}.shared", remedy=remedy)
@@ -252,9 +256,9 @@ def _pools(written: tuple[Pool, ...] | None) -> tuple[HostPool, ...]:
     return tuple(pools)
 
 
-def _found_pools() -> tuple[HostPool, ...]:
+def _found_pools(list_gpus: str) -> tuple[HostPool, ...]:
     """This host as it is: one pool, or one for each make of its GPUs with a share of all else."""
-    makes = _makes("$.pools")
+    makes = _makes("$.pools", list_gpus)
     whole = _pool(Pool("default", gpus_per_node=0), "$.pools")
     gpus = sum(make.number for make in makes)
     return tuple(
@@ -271,17 +275,17 @@ def _found_pools() -> tuple[HostPool, ...]:
     ) or (whole,)
 
 
-def _makes(path: str) -> tuple[nvml.Make, ...]:
+def _makes(path: str, list_gpus: str) -> tuple[nvml.Make, ...]:
     try:
-        return nvml.makes()
+        return listed(list_gpus) if list_gpus else nvml.makes()
     except nvml.DriverTrouble as error:
         remedy = "fix the driver, or set 'gpus_per_node' and 'model' of each pool"
         raise Invalid(str(error), field=path, remedy=remedy) from None
 
 
-def _make(pool: Pool, path: str) -> nvml.Make | None:
+def _make(pool: Pool, path: str, list_gpus: str) -> nvml.Make | None:
     """What GPUs of the host a pool has that does not say how many."""
-    makes = _makes(path)
+    makes = _makes(path, list_gpus)
     if pool.model is not None:
         model = pool.model
         return next((make for make in makes if is_of(model, make.model)), None)
@@ -292,9 +296,9 @@ def _make(pool: Pool, path: str) -> nvml.Make | None:
     return makes[0] if makes else None
 
 
-def _pool(pool: Pool, path: str) -> HostPool:
+def _pool(pool: Pool, path: str, list_gpus: str = "") -> HostPool:
     """A declared pool. A host that declares no GPUs is asked; what is declared wins."""
-    found = _make(pool, path) if pool.gpus_per_node is None else None
+    found = _make(pool, path, list_gpus) if pool.gpus_per_node is None else None
     gpus = pool.gpus_per_node if pool.gpus_per_node is not None else found.number if found else 0
     model = pool.model or (found.model if found else "")
     if gpus and not model:

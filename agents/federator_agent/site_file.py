@@ -150,6 +150,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of `serve`. `text`: lines for people; `json`: one object a line, with `trace_id` where it is about one job."""
     watch_gpus: bool = True
     """Whether GPUs of this host that ail, or that others use, take no new work."""
+    list_gpus: Annotated[str, fields.short(4096, "/usr/local/bin/list-gpus")] = ""
+    """A command of `/bin/sh` that prints the GPUs of this host where no NVIDIA driver tells of them: a line for each, such as `Orin 32GB`. It is run within 10 s when the file is read, as the agent's user, for pools that do not say what they have. Left out: the NVIDIA driver is asked."""
     gpu_test: GpuTest | None = None
     """A test that gives a faulty GPU back to work when it passes, such as `{command: dcgmi diag -r 2}`. Left out: a fault stays until the driver tells of none."""
     report_every: Annotated[float, fields.duration("5s", low_s=0.1)] | None = None

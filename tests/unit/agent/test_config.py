@@ -97,6 +97,11 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
             "site: a\ngpu_test: {command: x}\nslurm: {shared_dir: /s}",
             ["$.gpu_test", "a cluster tests its own nodes"],
         ),
+        ("site: a\nlist_gpus: echo Orin", ["line 2", "$.list_gpus", "'Orin'", "Orin 32GB"]),
+        ("site: a\nlist_gpus: echo 32GB", ["$.list_gpus", "Orin 32GB"]),
+        ("site: a\nlist_gpus: exit 3", ["$.list_gpus", "exit code 3"]),
+        ("site: a\nlist_gpus: yes Orin 32GB", ["$.list_gpus", "exit code"]),
+        ("site: a\nlist_gpus: x\nslurm: {shared_dir: /s}", ["$.list_gpus", "counts its own nodes"]),
         ("site: [", ["site.yaml"]),
     ],
 )
@@ -105,6 +110,16 @@ def test_errors_name_file_line_field_and_remedy(text: str, words: list[str]) -> 
         parse(text)
     for word in ["site.yaml", *words]:
         assert word in str(caught.value)
+
+
+def test_a_command_of_the_site_counts_gpus_that_no_driver_tells_of() -> None:
+    many = parse("site: a\nlist_gpus: |\n  echo Orin 32GB; echo Orin 30GB\n  echo Xavier 16GB # too")
+    found = [(pool.name, pool.model, pool.gpus_per_node, pool.gpu_memory_mib) for pool in many.site.pools]
+    assert found == [("orin", "Orin", 2, 28610), ("xavier", "Xavier", 1, 15258)]
+    one = parse("site: a\npools: [{name: board}]\nlist_gpus: echo Orin 32GB")
+    assert (one.site.pools[0].model, one.site.pools[0].gpus_per_node) == ("Orin", 1)
+    said = parse("site: a\npools: [{name: board, model: Orin, gpus_per_node: 2}]\nlist_gpus: exit 1")
+    assert said.site.pools[0].gpus_per_node == 2
 
 
 def test_all_that_is_wrong_is_told_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
