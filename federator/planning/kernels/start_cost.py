@@ -38,7 +38,8 @@ def waited_usd(usd_h: Any, waits_s: Any) -> Any:
 
 def wait_usd(usd_h: float, waits_s: float, longer_s: float) -> float:
     """A wait, and what the run takes longer than in the fastest form."""
-    return waited_usd(usd_h, max(0.0, waits_s) + longer_s)
+    usd: float = waited_usd(usd_h, max(0.0, waits_s) + longer_s)
+    return usd
 
 
 def is_late(value_usd: float, deadline_at: float, begins_at: float, run_s: float) -> bool:
