@@ -175,9 +175,11 @@ class Bulk:
         data: bytes | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
-        """Ask until there is an answer."""
+        """Ask until there is an answer. Each time, logs wait for their part of the budget."""
 
         async def once() -> bytes:
+            if kind == LOGS:
+                await self.use.until_logs_may_move()
             return await self._ask(method, path, kind, data, headers)
 
         return await self._until_answered(f"{method} {path}", once)
@@ -199,10 +201,11 @@ class Bulk:
         data: bytes | AsyncIterator[bytes] | None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
+        # Before it is sent: what gets no answer has gone over the link all the same, and of many that have waited one goes first.
+        self.use.count(kind, sent=HEAD_BYTES + (len(data) if isinstance(data, bytes) else 0))
         async with self._request(method, path, data=data, headers=headers) as answer:
             body = await answer.read()
-        sent = len(data) if isinstance(data, bytes) else 0
-        self.use.count(kind, sent=sent + HEAD_BYTES, received=len(body) + HEAD_BYTES)
+        self.use.count(kind, received=HEAD_BYTES + len(body))
         raise_for(answer.status, body)
         return body
 

@@ -1,13 +1,19 @@
 """What the link is used for: counted by kind, and kept to what the site file allows, on a clock of the test's own."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
+from aiohttp import ClientSession
 
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Invalid, Unavailable
 from federator.model.sites import LinkTraffic
+from federator_agent.bulk import Bulk
 from federator_agent.config import parse
+from federator_agent.link import Link
 from federator_agent.link_limits import LinkLimits
 from federator_agent.link_use import BULK, HOUR_S, LOGS, RENEW_WITHIN_S, REPORTS, SMALL_BYTES, LinkUse
 
@@ -125,3 +131,63 @@ def test_what_is_wrong_is_told_with_field_and_remedy(text: str, words: str) -> N
     with pytest.raises(Invalid) as caught:
         limits(text)
     assert words in str(caught.value)
+
+
+class LostAnswers:
+    """A dispatcher and a session with it. Of each two requests the first is not answered; how many bytes have come, and when, is noted."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.came: list[tuple[float, int]] = []
+        self.addresses = self.way = self
+        self.present = ""
+
+    async def ticket(self) -> str:
+        """Of the session."""
+        return "ticket"
+
+    def options(self, url: str) -> dict[str, object]:
+        """None."""
+        del url
+        return {}
+
+    def fault(self, error: BaseException, url: str) -> str:
+        """Nothing more is known of it."""
+        del error, url
+        return ""
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, url: str, *, data: bytes, headers: dict[str, str]
+    ) -> AsyncIterator["LostAnswers"]:
+        """Note it, and answer the second time."""
+        del method, url, headers
+        self.came.append((self.clock.boot(), len(data)))
+        lost = len(self.came) % 2
+        others = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(others.set_result, None)
+        await others
+        if lost:
+            raise ConnectionResetError
+        yield self
+
+    status = 200
+
+    async def read(self) -> bytes:
+        """What a log's length is told in."""
+        return b'{"length": 0}'
+
+
+@pytest.mark.parametrize("at_once", [1, 10])
+async def test_what_gets_no_answer_counts_and_logs_go_one_by_one(passing: ManualClock, at_once: int) -> None:
+    there = LostAnswers(passing)
+    bulk = Bulk(cast("Link", there), cast("ClientSession", there), LinkUse(passing, limits("{budget: 2MiB}")))
+    passing.advance(HOUR_S)
+    sending = [
+        bulk.put_log("p", rank, 0, bytes(2**16)) for rank in range(at_once) for _ in range(20 // at_once)
+    ]
+    for number in range(0, len(sending), at_once):
+        await asyncio.gather(*sending[number : number + at_once])
+    hours = (there.came[-1][0] - there.came[0][0]) / HOUR_S
+    assert len(there.came) > 30
+    assert sum(count for _, count in there.came) <= 2**20 * hours + 2**20 / 12 + 2 * 2**16
