@@ -131,6 +131,7 @@ def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], 
         Column("WAITED", lambda row: duration(row.wait_s), right=True),
         Column("LONGEST", lambda row: duration(row.longest_wait_s), right=True, least=120),
         Column("DEADLINES", lambda row: _share(row.deadlines_met, row.deadlines), right=True),
+        Column("REQUESTS MET", lambda row: _part(row.met, row.answered), right=True, least=140),
         Column("STARTS AS TOLD", lambda row: _share(row.starts_kept, row.starts_told), right=True, least=140),
         Column(
             "ENDS AS TOLD", lambda row: _share(row.finishes_kept, row.finishes_told), right=True, least=140
@@ -142,6 +143,10 @@ def _columns(keys: tuple[Key, ...], total: UsageRow) -> tuple[Column[UsageRow], 
 def _amount(amount: float) -> str:
     """Of what not every site tells."""
     return f"{amount:,.2f}" if amount else NONE
+
+
+def _part(met: int, of: int) -> str:
+    return f"{100 * met / of:.1f} %" if of else NONE
 
 
 def _share(met: int, of: int) -> str:

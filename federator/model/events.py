@@ -126,3 +126,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """and what it emitted."""
     reason: Reason | None = None
     """Why, where it is known as a value; `what` says it too once it is told."""
+    answered: int = 0
+    """Requests to a service since the line before, once an hour,"""
+    met: int = 0
+    """and those of them that were answered as its target says."""

@@ -58,6 +58,10 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     costs_told: int = 0
     costs_kept: int = 0
     """and of what those cost in rent and data, where that was told: no more, but for a cent."""
+    answered: int = 0
+    """Requests that services answered, as the ledger has them once an hour,"""
+    met: int = 0
+    """and those of them without an error of the server, and within the target's `p95_latency`."""
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):

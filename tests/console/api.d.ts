@@ -989,6 +989,8 @@ declare namespace Api {
     power_usd: number;
     co2_kg: number;
     reason: Fits | Rents | MakesRoom | Narrows | Widens | Proposed | Running | NotBefore | OwedGuarantee | Displaces | NoRoom | ToRent | NoSites | Nowhere | LateUnrented | Held | BetterElsewhere | CheaperElsewhere | RentalAwaited | Behind | CapReached | Uncovered | NoDeadline | WaitsLonger | InTimeAtHome | TooLate | SpotTooLate | Unapproved | GainsLess | SoldOut | RentLater | Rentable | Cheaper | NoneCheaper | GreedyAlone | Booting | InUse | Busy | FitsNow | InForm | WithData | Closed | OutsideHours | ClosesSoon | RentingPaused | HomeAway | OfferAvoided | SavedAt | OtherSites | SiteExcluded | SiteRefused | OtherKinds | LabelsMissing | LendsToOthers | Untrusted | AbilityMissing | Unfenced | RunTooLong | OtherModels | GpuMemory | OtherParts | GpusShared | GpusWhole | NotOnOneHost | NotLabelled | NoLicense | GpusPerNode | CpusPerNode | MemoryPerNode | GangTooLarge | OtherMarket | Denied | NoRightToRent | OnlyAdvises | DataKept | NoBurstPolicy | PolicyOff | PolicyHours | PriceLimit | NoMaxDuration | MaxCost | null;
+    answered: number;
+    met: number;
   }
   interface LendsToOthers {
     kind: "lends-to-others";
@@ -2308,6 +2310,8 @@ declare namespace Api {
     finishes_kept: number;
     costs_told: number;
     costs_kept: number;
+    answered: number;
+    met: number;
   }
   interface Used {
     sampled_s?: number;

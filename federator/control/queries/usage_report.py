@@ -53,6 +53,8 @@ class _Sums:
     finishes_kept: int = 0
     costs_told: int = 0
     costs_kept: int = 0
+    answered: int = 0
+    met: int = 0
 
     def add_line(self, line: LedgerEntry) -> None:
         """One line of the ledger."""
@@ -67,6 +69,8 @@ class _Sums:
         self.energy_kwh += line.energy_kwh
         self.co2_kg += line.co2_kg
         self.gpu_s += line.gpu_s
+        self.answered += line.answered
+        self.met += line.met
         if line.market != Market.OWNED:
             self.rented_gpu_s += line.gpu_s
 
@@ -121,7 +125,7 @@ class UsageSums:
 
     def line(self, line: LedgerEntry, team: str) -> None:
         """A line of the ledger; `team`: under which its job was admitted."""
-        if line.usd or line.gpu_s:
+        if line.usd or line.gpu_s or line.answered:
             facts = {
                 "user": line.owner,
                 "team": team,
@@ -222,6 +226,8 @@ def _row(sums: _Sums, cents: Sequence[int], group: dict[Key, str]) -> UsageRow:
         finishes_kept=sums.finishes_kept,
         costs_told=sums.costs_told,
         costs_kept=sums.costs_kept,
+        answered=sums.answered,
+        met=sums.met,
     )
 
 

@@ -17,6 +17,7 @@ from federator.control.record.records import Changes, Records
 from federator.control.submission.acceptance import Acceptance, Submission
 from federator.control.submission.intake import Intake
 from federator.control.submission.series_owners import SeriesOwners, series_owners
+from federator.control.submission.service_loads import Booked
 from federator.control.submission.services import Services
 from federator.kernel.errors import FederatorError, Forbidden
 from federator.kernel.ids import content_hash
@@ -95,13 +96,23 @@ class Replicas:
             *{folder_of(each.file) for each in (service.revision, service.former) if each is not None}
         )
         cancels: list[str] = []
-        await self._records.transact(partial(self._step, key, owners, folders, cancels))
+        booked: list[Booked] = []
+        await self._records.transact(partial(self._step, key, owners, folders, cancels, booked))
+        for new in booked:
+            self.services.load(key).book(new)
         if cancels:
             caller = owners.caller(service)
             await self._intake.act(caller, JobAction("cancel", tuple(cancels)), cancels)
 
-    def _step(self, key: str, owners: SeriesOwners, folders: frozenset[str], cancels: list[str]) -> Changes:
-        """The service as it is now; the jobs of replicas that are started; in `cancels` those that are to be cancelled."""
+    def _step(
+        self,
+        key: str,
+        owners: SeriesOwners,
+        folders: frozenset[str],
+        cancels: list[str],
+        booked: list[Booked],
+    ) -> Changes:
+        """The service as it is now; the jobs of replicas that are started; in `cancels` those that are to be cancelled, in `booked` what the ledger is told of answers."""
         changes, now = Changes(), self._event_writer.clock.now()
         former = service = self._records.services[key]
         standings = self.services.standings(service)
@@ -125,7 +136,21 @@ class Replicas:
         for each in standings:
             if each.health is Health.GONE and each.ended:
                 service = ended(service, now)
-        if service.deleted and not replicas:
+        last = service.deleted and not replicas
+        new = self.services.load(key).unbooked(now, last=last)
+        booked[:] = [] if new is None else [new]
+        if new is not None:
+            self._event_writer.act(
+                changes,
+                "dispatcher",
+                f"service {service.name} answered {new.answered} requests, {new.met} of them as its target says",
+                queue=service.queue,
+                owner=service.owner,
+                team=service.team,
+                answered=new.answered,
+                met=new.met,
+            )
+        if last:
             changes.deletes.append(f"service/{key}")
             return changes
         if now >= service.again_at:

@@ -16,6 +16,8 @@ SOONEST_S = 0.5
 FAILING_S = 15.0
 """A replica that was ready fails once no gateway has found it so for so long."""
 PEAKS = 200
+BOOK_S = 3600.0
+"""So often what was answered is written to the ledger."""
 MOST_GATEWAYS = 16
 """Of one owner at a time: what more of them tell is not counted."""
 
@@ -37,6 +39,14 @@ class Answers(NamedTuple):
     errors: int = 0
 
 
+class Booked(NamedTuple):
+    """What the ledger has of a service."""
+
+    answered: int = 0
+    met: int = 0
+    at: float = float("-inf")
+
+
 @dataclass
 class ServiceLoad:
     """Of one service, from all gateways that send it requests."""
@@ -51,6 +61,7 @@ class ServiceLoad:
     """Of each replica, by its job."""
     uses: list[Use] = field(default_factory=list)
     """How busy the GPUs of its replicas were, where that is a target."""
+    booked: Booked = field(default_factory=Booked)
     _gateways: dict[str, _Told] = field(default_factory=dict)
 
     def tell(self, gateway: str, seen: SeenLoad, scale: Scale, now: float) -> None:
@@ -65,6 +76,8 @@ class ServiceLoad:
         self.ready_at = {job: at for job, at in self.ready_at.items() if job in known}
         self.ready_at |= {each.job: now for each in seen.replicas if each.ready}
         self.told_at = now
+        if not self.answered:
+            self.booked = Booked(at=now)
         if soon:
             return
         self.answers = {job: each for job, each in self.answers.items() if job in known}
@@ -107,6 +120,17 @@ class ServiceLoad:
     def p95_s(self) -> float | None:
         """Within so long 95 of a hundred were answered, at the gateway where it took longest."""
         return max((t.seen.p95_s for t in self._gateways.values() if t.seen.p95_s is not None), default=None)
+
+    def unbooked(self, now: float, *, last: bool) -> Booked | None:
+        """What was answered since the ledger was last told, where that is due; `last`: the service goes."""
+        since = self.booked
+        if self.answered == since.answered or (now - since.at < BOOK_S and not last):
+            return None
+        return Booked(self.answered - since.answered, self.met - since.met, now)
+
+    def book(self, new: Booked) -> None:
+        """The ledger has been told that."""
+        self.booked = Booked(self.booked.answered + new.answered, self.booked.met + new.met, new.at)
 
     def health(self, job: str, now: float) -> Health:
         """Of a replica whose job runs. Without a gateway it is taken to be ready."""

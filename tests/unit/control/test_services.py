@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from federator.control.queries.usage_report import UsageSums
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from federator.model.jobs import Job, JobStatus
 from federator.model.placements import Cause
@@ -138,6 +139,27 @@ async def test_the_loads_of_several_gateways_are_added_up() -> None:
     await pass_time(world, 20, at_once=6.0)
     newest = world.core.services.load("ada/chat").loads[-1]
     assert newest.at_once == 6.0, "a gateway that has ended counts no more"
+
+
+async def test_the_ledger_has_the_level_attained_once_an_hour_and_at_the_end() -> None:
+    world = await a_world()
+    for _ in range(100):
+        world.clock.advance(40.0)
+        tell(world, 1.0, p95_s=3.0 if world.clock.now() % 80 < 40 else 1.0)
+        await world.core.replicas.look()
+    lines = [line async for line in ledger(world) if line.answered]
+    assert (len(lines), lines[0].owner, lines[0].queue) == (1, "ada", "default")
+    assert (lines[0].answered, lines[0].met) == (1820, 920)
+    sums = UsageSums(("queue",))
+    sums.line(lines[0], "")
+    (row,) = sums.report(whose="", since=0.0, until=1.0).rows
+    assert (row.queue, row.answered, row.met, row.usd) == ("default", 1820, 920, 0.0)
+    await world.core.services.delete(ADA, service(world))
+    for _ in range(30):
+        world.clock.advance(2.0)
+        await settle(world)
+    assert not world.core.records.services
+    assert sum([line.answered async for line in ledger(world)]) == 2000
 
 
 async def test_slow_answers_bring_more_too() -> None:
