@@ -71,14 +71,16 @@ async def _go_on(call: Call, wanted: str, query: BlobQuery) -> BlobLength:
     retention, person = call.core.sweeper.retention, call.caller.name
     if not SHA256.fullmatch(wanted):
         raise Invalid("this is not a hash", field="hash", remedy="64 hexadecimal digits")
-    retention.refuse_bytes_over_share(person, query.size)
-    folder = await asyncio.to_thread(retention.unfinished.folder, person, wanted)
+    unfinished = retention.unfinished
+    retention.refuse_bytes_over_share(person, query.size + unfinished.others(person, wanted))
+    folder = await unfinished.folder(person, wanted, query.size)
 
     async def kept() -> None:
         await _own(call, wanted, query.size)
-        retention.unfinished.over(person, folder)
+        unfinished.over(person, folder)
 
-    return BlobLength(await take_up(call, Upload(folder, wanted, query.size, query.offset), kept))
+    upload = Upload(folder, wanted, query.size, query.offset)
+    return BlobLength(await take_up(call, upload, kept, retention.refuse_bytes_if_full))
 
 
 async def _own(call: Call, digest: str, length: int) -> None:

@@ -23,10 +23,15 @@ class Upload(NamedTuple):
     offset: int
 
 
-async def take_up(call: Call, upload: Upload, kept: Callable[[], Awaitable[None]]) -> int:
+async def take_up(
+    call: Call,
+    upload: Upload,
+    kept: Callable[[], Awaitable[None]],
+    may_go_on: Callable[[], None] = lambda: None,
+) -> int:
     """Take up what is new of the body; once all has come and is what was said, keep the archive, and call `kept` before its parts are dropped.
 
-    Returns how much has come: less than before where it was damaged, and begins again. Raises `Invalid`, `TooLarge`, `TooMany`.
+    `may_go_on` raises when no more is to be written. Returns how much has come: less than before where it was damaged, and begins again. Raises `Invalid`, `TooLarge`, `TooMany`.
     """
     limit_mib = call.core.settings.limits.blob_mib
     if upload.size > limit_mib * MIB:
@@ -44,6 +49,7 @@ async def take_up(call: Call, upload: Upload, kept: Callable[[], Awaitable[None]
                 raise Invalid(
                     "the archive is longer than that", field="?size", remedy="give its size in bytes"
                 )
+            may_go_on()
             length = await asyncio.to_thread(blobs.append_log, name, offset, data)
             offset += len(data)
         if length < upload.size:

@@ -234,6 +234,19 @@ async def test_outputs_count_for_the_owner_of_the_job(rig: Rig) -> None:
     assert (await submitted(rig, "bob")).status == 201
 
 
+async def test_uploads_that_are_begun_and_never_ended_count_as_whole(rig: Rig) -> None:
+    kept(rig, blobs_mib=1)
+
+    async def begun(who: str, archive: int) -> Answer:
+        path = f"/v1/blobs/{archive:064x}?size={2**18 - 1000}"
+        return await rig.ask("PUT", path, who, data=b"\x1f\x8b")
+
+    assert (await begun("ada", 1)).json() == {"length": 2}
+    refused(await begun("ada", 2), "work directories and outputs")
+    assert (await begun("ada", 1)).status == 201
+    assert (await begun("bob", 2)).status == 201
+
+
 @pytest.mark.parametrize("share", [1.0, 0.5])
 async def test_a_small_share_is_of_one_at_least(rig: Rig, share: float) -> None:
     limited(rig, queued_jobs=1, person_share=share)

@@ -1,5 +1,6 @@
 """Archives that people have begun to upload: what has come of them waits for the rest, a few of each person, and for a while."""
 
+import asyncio
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,35 +13,38 @@ MOST_EACH = 4
 
 
 class UnfinishedUploads:
-    """Which there are, as far as this process has seen them begin or stand still. Calls may block on disk."""
+    """Which there are, as far as this process has seen them begin or stand still."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
-        self._of: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        """The folders of each person, the one that was used longest ago first."""
+        self._of: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        """The folders of each person with what their archives will have in bytes, the one that was used longest ago first."""
         self._seen: dict[str, tuple[int, float]] = {}
         """How large each was when it was seen to grow last, and when."""
 
-    def folder(self, person: str, digest: str) -> str:
-        """Where what has come of it is kept; the oldest of that person makes room."""
-        name = FOLDER + hashlib.sha256(f"{person}/{digest}".encode()).hexdigest()[:32]
+    def others(self, person: str, digest: str) -> int:
+        """How many bytes that person's other archives will have."""
+        own = _folder(person, digest)
+        return sum(size for name, size in self._of.get(person, {}).items() if name != own)
+
+    async def folder(self, person: str, digest: str, size: int) -> str:
+        """Where what has come of an archive of so many bytes is kept; the oldest of that person makes room."""
+        name = _folder(person, digest)
         known = self._of[person]
         known.pop(name, None)
-        known[name] = None
+        known[name] = size
         while len(known) > MOST_EACH:
             oldest = next(iter(known))
             del known[oldest]
-            self._blobs.drop_logs(oldest)
+            await asyncio.to_thread(self._blobs.drop_logs, oldest)
         return name
 
     def over(self, person: str, folder: str) -> None:
         """That one is whole and kept."""
         self._of[person].pop(folder, None)
-        if not self._of[person]:
-            del self._of[person]
 
     def sweep(self, logs: Mapping[str, int], now: float, unused_s: float) -> None:
-        """Drop those of which nothing more has come for so long. `logs`: the bytes of each folder."""
+        """Drop those of which nothing more has come for so long. `logs`: the bytes of each folder. Blocks on disk."""
         seen: dict[str, tuple[int, float]] = {}
         for name, size in logs.items():
             if name.startswith(FOLDER):
@@ -50,3 +54,7 @@ class UnfinishedUploads:
                     self._blobs.drop_logs(name)
                     del seen[name]
         self._seen = seen
+
+
+def _folder(person: str, digest: str) -> str:
+    return FOLDER + hashlib.sha256(f"{person}/{digest}".encode()).hexdigest()[:32]
