@@ -1,6 +1,6 @@
 """What users submit, once or again and again.
 
-- `intake`: what users ask for becomes records. `acceptance`: row by row, or the reason why not.
+- `intake`: what users ask for becomes records. `acceptance`: row by row, or the reason why not. `group_commit`: what comes at the same moment, as one transaction.
 - `verbs`: cancel, hold, release, requeue, one job or many. `reruns`: what has ended, once more.
 - `expansion`: tasks of large arrays become jobs as others start.
 - `past_work`: what a submission has to do with jobs in the archive. `sources`: what it may read of the outputs of other jobs.

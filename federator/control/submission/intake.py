@@ -11,8 +11,9 @@ from functools import partial
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
-from federator.control.submission.acceptance import Acceptance, Accepted, Entry, Submission
+from federator.control.submission.acceptance import Acceptance, Accepted, Submission
 from federator.control.submission.expansion import PART, Expansion
+from federator.control.submission.group_commit import GROUP, Asked, GroupCommit
 from federator.control.submission.past_work import PastWork
 from federator.control.submission.series import SeriesService
 from federator.control.submission.verbs import Acted, Verbs, act_on_many, act_on_rest
@@ -24,8 +25,6 @@ from federator.wire.http import JobAction, JobPatch, Submitted
 from federator.wire.jobfile import JobRequest
 from federator.wire.steps import StepsRequest
 
-GROUP = 20
-"""Jobs per transaction where many come at once: up to five rows each."""
 AHEAD = 2
 """Groups of one request that are on their way to the store at once. A commit of somebody else waits for them: with 25 it took 160 ms at p99, with 2 60 ms."""
 
@@ -48,6 +47,7 @@ class Intake:
         self._series = series
         self._verbs = Verbs(records, event_writer, lambda: acceptance.authority)
         self.expansion = Expansion(records, event_writer)
+        self._group_commit = GroupCommit(records, acceptance)
 
     async def submit(
         self, caller: Caller, request: JobRequest, *, client_id: str | None, body_hash: str
@@ -62,16 +62,20 @@ class Intake:
         if request.after:
             request = await self._past.without_met(caller, request)
         asked = Submission(request, client_id, body_hash)
-        accepted: list[Accepted] = []
         folders = await self.acceptance.folders(request.spec.workdir)
+        if not request.array:
+            return await self._group_commit.submit(Asked(caller, folders, asked))
+        return await self._submit_array(Asked(caller, folders, asked))
 
+    async def _submit_array(self, asked: Asked) -> Submitted:
+        accepted: list[Accepted] = []
         with OnTheWay(self._records.held_counts) as way:
 
             def compute() -> Changes:
                 way.clear()
                 changes = Changes()
-                entry = self.acceptance.entry(caller, folders)
-                accepted[:] = [self.acceptance.accept(changes, entry, asked)]
+                entry = self.acceptance.entry(asked.caller, asked.folders)
+                accepted[:] = [self.acceptance.accept(changes, entry, asked.submission)]
                 self.acceptance.write(changes, accepted[0])
                 way.add(accepted[0].rows)
                 return changes
@@ -126,42 +130,16 @@ class Intake:
         return [answer for part in await asyncio.gather(*answers) for answer in part]
 
     async def _answers(self, caller: Caller, group: Sequence[Submission]) -> list[Submitted | FederatorError]:
-        answers: list[Submitted | FederatorError] = []
         for asked in group:
             await self._past.recall(caller, asked.client_id)
-        try:
-            if len(group) == 1:
-                request, client_id, body_hash = group[0]
-                return [await self.submit(caller, request, client_id=client_id, body_hash=body_hash)]
-            folders = await self.acceptance.folders(*(each.request.spec.workdir for each in group))
-            with OnTheWay(self._records.held_counts) as way:
-                enter = partial(self.acceptance.entry, caller, folders)
-                await self._records.transact(partial(self._group, enter, group, answers, way))
-        except FederatorError as error:
-            return [error] * len(group)
-        return answers
-
-    def _group(
-        self,
-        enter: Callable[[], Entry],
-        group: Sequence[Submission],
-        answers: list[Submitted | FederatorError],
-        way: OnTheWay,
-    ) -> Changes:
-        """Single jobs as one transaction; `answers` is what became of each. Who is refused has left nothing in it."""
-        changes, entry = Changes(), enter()
-        answers.clear()
-        way.clear()
-        for asked in group:
+        if len(group) == 1:
+            request, client_id, body_hash = group[0]
             try:
-                accepted = self.acceptance.accept(changes, entry, asked)
+                return [await self.submit(caller, request, client_id=client_id, body_hash=body_hash)]
             except FederatorError as error:
-                answers.append(error)
-            else:
-                self.acceptance.write(changes, accepted)
-                way.add(accepted.rows)
-                answers.append(accepted.answer)
-        return changes
+                return [error]
+        folders = await self.acceptance.folders(*(each.request.spec.workdir for each in group))
+        return await self._group_commit.write([Asked(caller, folders, each) for each in group])
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
         """Change what may be changed; a running job's new limit reaches its site."""

@@ -9,7 +9,7 @@ import pytest
 from federator.control.administration.authority import Authority
 from federator.control.record.shares import Shares
 from federator.control.submission.acceptance import Submission
-from federator.control.submission.intake import GROUP
+from federator.control.submission.group_commit import GROUP
 from federator.model.jobs import Job
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
