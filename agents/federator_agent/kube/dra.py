@@ -39,9 +39,20 @@ class _Attribute(Struct, frozen=True):
     string: str = ""
 
 
+class _DeviceTaint(Struct, frozen=True):
+    effect: str = ""
+
+
 class _Device(Struct, frozen=True):
     name: str
     attributes: dict[str, _Attribute] = msgspec.field(default_factory=dict[str, _Attribute])
+    taints: tuple[_DeviceTaint, ...] = ()
+
+    @property
+    def is_lendable(self) -> bool:
+        """Whether it is a whole GPU that the scheduler gives to pods without a toleration: drivers taint those that are broken."""
+        tainted = any(each.effect in ("NoSchedule", "NoExecute") for each in self.taints)
+        return self.attributes.get("type", _Attribute(_GPU)).string == _GPU and not tainted
 
 
 class _SlicePool(Struct, frozen=True):
@@ -67,6 +78,8 @@ class _Result(Struct, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
+    admin_access: bool = False
+    """It only looks at the device, which others may have: a monitor does."""
 
 
 class _Devices(Struct, frozen=True):
@@ -121,20 +134,18 @@ class _Group(Struct, frozen=True):
 def offered(found: Slice) -> Offer | None:
     """What a slice has for one node; None: nothing that is a GPU of one node."""
     spec = found.spec
-    gpus = frozenset(
-        each.name for each in spec.devices if each.attributes.get("type", _Attribute(_GPU)).string == _GPU
-    )
+    gpus = frozenset(each.name for each in spec.devices if each.is_lendable)
     if not spec.node_name or not gpus:
         return None
     return Offer(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, gpus)
 
 
 def held(found: Claim) -> Held | None:
-    """What a claim holds; None: nothing yet."""
+    """What a claim holds; None: nothing yet, or nothing for itself."""
     results = found.status.allocation.devices.results
-    if not results:
+    devices = frozenset((each.driver, each.pool, each.device) for each in results if not each.admin_access)
+    if not devices:
         return None
-    devices = frozenset((each.driver, each.pool, each.device) for each in results)
     pods = (f"{found.metadata.namespace}/{each.name}" for each in found.status.reserved_for)
     return Held(devices, frozenset(pods))
 

@@ -106,6 +106,22 @@ def test_what_others_hold_is_taken_off_and_our_own_is_not() -> None:
     assert dra.held(waiting) is None
 
 
+def test_a_gpu_that_its_driver_has_tainted_is_not_counted() -> None:
+    def tainted(device: str, effect: str) -> dict[str, object]:
+        return {"name": device, "taints": [{"key": "gpu.nvidia.com/xid", "effect": effect}]}
+
+    devices = [tainted("a", "NoSchedule"), tainted("b", "NoExecute"), tainted("c", "None"), {"name": "d"}]
+    (offer,) = offers(published("n1", devices=devices))
+    assert offer.devices == {"c", "d"}
+
+
+def test_who_only_looks_at_devices_holds_none() -> None:
+    """A monitor claims all GPUs of a node with administrative access, and others have them all the same."""
+    seen = {"driver": DRIVER, "pool": "n1", "device": "gpu-0", "adminAccess": True}
+    status = {"allocation": {"devices": {"results": [seen]}}}
+    assert dra.held(msgspec.convert({"metadata": {"name": "monitor"}, "status": status}, Claim)) is None
+
+
 def test_they_are_gpus_of_a_pool_like_any_other() -> None:
     cluster = Cluster(KubeSettings(image="i", pools=(POOL,)), "here")
     machine = cluster.machine(node(**{RESOURCE: "4"}))
