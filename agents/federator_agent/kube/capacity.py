@@ -118,21 +118,16 @@ class Cluster:
         """How pods are sent to a pool. `device_sets`: what all nodes offer."""
         of_pool = [device_set for device_set in device_sets if device_set.pool == pool]
         part_milli = max((device_set.part_milli for device_set in of_pool), default=0)
-        if of_pool and of_pool[0].labels:
+        if of_pool and (of_pool[0].labels or not self._settings.pools):
             first = of_pool[0]
             plain = not self._settings.pools and PRODUCT_LABEL not in first.selector
             return PoolPlace(first.selector, (PRODUCT_LABEL,) * plain, first.resource, part_milli)
         for each in self._settings.pools:
             if each.name == pool:
                 return PoolPlace(each.selector, (), each.asked, part_milli)
-        if self._settings.pools:
-            return None
-        if pool == CPU_POOL:
+        if pool == CPU_POOL and not self._settings.pools:
             return PoolPlace({}, (PRODUCT_LABEL,))
-        return next(
-            (PoolPlace(device_set.selector, (), device_set.resource, part_milli) for device_set in of_pool),
-            None,
-        )
+        return None
 
     def use(self, pod: Pod) -> Use | None:
         """A pod as it counts; None: it has no node, or nothing of it runs any more."""

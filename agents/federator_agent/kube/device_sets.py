@@ -81,10 +81,13 @@ def _within(device_set: DeviceSet, labels: Mapping[str, str], topology: Mapping[
 def _found(labels: Mapping[str, str], has: Iterable[str]) -> Iterator[KubePool]:
     """A pool for each sort of device that a node shows."""
     product = labels.get(PRODUCT_LABEL)
+    classes = [name for name in sorted(has) if class_of(name)]
     if product is None:
+        for resource in classes:
+            name = pool_name(class_of(resource), "dra")
+            yield KubePool(name=name, selector={}, device_class=class_of(resource))
         yield KubePool(name=CPU_POOL, selector={})
         return
-    classes = [name for name in sorted(has) if class_of(name)]
     parts = [
         name for name in sorted(has) if name.startswith(_MIG_RESOURCE) or name == GPU_RESOURCE + _RENAMED
     ]

@@ -196,6 +196,18 @@ def test_without_pools_in_the_file_they_are_found_where_nodes_are_labelled() -> 
     assert [(each.pool, each.units) for each in both] == [("h100", 2), ("h100-dra", 4)]
 
 
+def test_gpus_of_nodes_without_a_product_are_a_pool_of_their_class() -> None:
+    """Of which model they are nobody knows then, and pods keep off the nodes that have one."""
+    cluster = Cluster(KubeSettings(image="i"), "here")
+    bare = node(**{RESOURCE: "4"})
+    bare = msgspec.structs.replace(bare, metadata=msgspec.structs.replace(bare.metadata, labels={}))
+    (found,) = cluster.device_sets(bare)
+    assert (found.pool, found.resource, found.units, found.model) == ("gpu.nvidia.com-dra", RESOURCE, 4, "")
+    place = cluster.place(found.pool, [found])
+    assert place is not None
+    assert (place.selector, place.without, place.resource) == ({}, (PRODUCT_LABEL,), RESOURCE)
+
+
 def test_pods_ask_by_a_claim_of_one_template() -> None:
     settings = KubeSettings(image="i", namespace="jobs", pools=(POOL,))
     spec = JobSpec(name="job", run="x", nodes=2, resources=Resources(gpus=Accelerators(count=2)))
