@@ -49,6 +49,7 @@ def _settings() -> dict[str, Any]:
     from federator_providers.aws.settings import AwsSettings
     from federator_providers.azure.settings import AzureSettings
     from federator_providers.gce.settings import GceSettings
+    from federator_providers.kubernetes.settings import KubernetesSettings
     from federator_providers.local.settings import LocalSettings
     from federator_providers.ssh.settings import SshSettings
 
@@ -57,6 +58,7 @@ def _settings() -> dict[str, Any]:
         "aws": record_schema(AwsSettings),
         "azure": record_schema(AzureSettings),
         "gce": record_schema(GceSettings),
+        "kubernetes": record_schema(KubernetesSettings),
         "local": record_schema(LocalSettings),
         "ssh": record_schema(SshSettings),
     }

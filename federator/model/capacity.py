@@ -293,3 +293,5 @@ class Instance(msgspec.Struct, frozen=True):
     billed_usd: float
     reclaim_at: float | None = None
     """When the provider takes it back, or took it, as its notice says; None: it has given none."""
+    no_capacity: str = ""
+    """Why there was nothing to run it on, of one that was launched and ended without having been; empty: there was."""

@@ -23,6 +23,7 @@ class _Machine:
     launched_at: float
     ended_at: float | None = None
     reclaim_at: float | None = None
+    no_capacity: str = ""
 
 
 @dataclass
@@ -86,6 +87,11 @@ class FakeProvider:
         if machine is not None and self._ended_at(machine) is None:
             machine.ended_at = self.clock.now()
 
+    def find_nothing_for(self, name: str, why: str) -> None:
+        """A launch that was taken comes to nothing."""
+        self.vanish(name)
+        self.machines[name].no_capacity = why
+
     def interrupt(self, name: str) -> None:
         """Give notice that the machine will be taken back, as spot markets do: it is gone when the notice is over."""
         machine = self.machines[name]
@@ -136,4 +142,5 @@ class FakeProvider:
             tags={**machine.request.tags, "federation": machine.request.federation},
             billed_usd=bill_usd(offer, machine.launched_at, now if ended_at is None else ended_at),
             reclaim_at=machine.reclaim_at,
+            no_capacity=machine.no_capacity,
         )

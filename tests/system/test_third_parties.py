@@ -74,7 +74,7 @@ async def test_a_type_that_nobody_has_installed_is_refused_with_those_that_are_t
     federation = ShelfFederation(tmp_path, "shelf")
     try:
         with pytest.raises(
-            NotStarted, match=r"no provider type 'shelf' \(write aws, azure, gce, local, ssh\)"
+            NotStarted, match=r"no provider type 'shelf' \(write aws, azure, gce, kubernetes, local, ssh\)"
         ):
             await federation.start_dispatcher()
     finally:

@@ -272,6 +272,8 @@ class Executor:
         if instance.status is InstanceStatus.INTERRUPTING and allows(lease.status, "interrupt"):
             await self.move(lease_id, "interrupt")
         if instance.status is InstanceStatus.ENDED:
+            if instance.no_capacity and allows(self._records.leases[lease_id].status, "fail"):
+                await self._failed(lease, f"no capacity: {instance.no_capacity}")
             await self._ended(lease_id, instance.ended_at)
 
     async def _noticed(self, lease_id: str, reclaim_at: float) -> None:

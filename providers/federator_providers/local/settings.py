@@ -11,10 +11,15 @@ from federator.model.capacity import Market, Offer, Stock
 from federator.wire import fields
 from federator.wire.records import decode
 from federator_providers.local.catalogue import BOOT_DELAY_S, CATALOGUE
-from federator_providers.offers import Many, Markets, Span, Usd, offers_by_name
-
-MAX_GPU_MEMORY_MIB = 2**20
-MAX_MEMORY_MIB = 2**26
+from federator_providers.offers import (
+    MAX_GPU_MEMORY_MIB,
+    MAX_MEMORY_MIB,
+    Many,
+    Markets,
+    Span,
+    Usd,
+    offers_by_name,
+)
 
 
 class LocalOfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

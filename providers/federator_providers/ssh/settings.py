@@ -12,39 +12,19 @@ from federator.model.capacity import Market, Offer
 from federator.wire import fields
 from federator.wire.fields import written
 from federator.wire.records import decode
-from federator_providers.offers import Many, Span, Usd, offers_by_name
+from federator_providers.offers import Described, Span, Usd, described, offers_by_name
 from federator_providers.ssh.address import Address, address
 
 MAX_MACHINES = 1000
-MAX_GPU_MEMORY_MIB = 2**20
-MAX_MEMORY_MIB = 2**26
 Machine = Annotated[Address, written(address, minLength=1)]
 Words = Annotated[tuple[fields.Text, ...], Meta(max_length=100)]
 
 
-class SshOfferSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SshOfferSettings(Described, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Machines that are alike: one offer, of which there are as many as have nobody on them."""
 
-    instance_type: fields.Name
-    """What they are called together, such as `lab-a100`."""
     machines: Annotated[tuple[Machine, ...], Meta(min_length=1, max_length=MAX_MACHINES)]
     """Where they are: `HOST`, `USER@HOST`, `HOST:PORT`, or a name of the ssh configuration."""
-    model: str = ""
-    """GPU model as users write it. Left out: they have no GPUs."""
-    gpu_memory_mib: Annotated[int, fields.size("80GiB", high_mib=MAX_GPU_MEMORY_MIB)] = field(
-        name="gpu_memory", default=0
-    )
-    """Memory of one GPU."""
-    gpus: Many = 0
-    """GPUs of one machine."""
-    cpus: Annotated[float, Meta(gt=0, le=100_000)]
-    """CPU cores of one machine."""
-    memory_mib: Annotated[int, fields.size("512GiB", high_mib=MAX_MEMORY_MIB)] = field(name="memory")
-    """Memory of one machine."""
-    price_usd_h: Usd
-    """What an hour of one machine costs, in USD; 0 where it is paid for already."""
-    minimum_billing_s: Span = field(name="minimum_billing", default=60.0)
-    """What is billed at least. Left out: `60s`."""
     boot_delay_s: Span = field(name="boot_delay", default=15.0)
     """From launch until the agent has joined. Left out: `15s`."""
 
@@ -101,23 +81,11 @@ def read_settings(provider: str, settings: object) -> SshConfiguration:
             remedy=remedy,
         )
     offers = offers_by_name(
-        [_Sold(each) for each in given.offers],
-        lambda each, at: [_offer(provider, given, each.given, at)],
+        given.offers,
+        lambda each, at: [_offer(provider, given, each, at)],
         f"{path}.offers",
     )
     return SshConfiguration(given, offers, machines)
-
-
-class _Sold(msgspec.Struct, frozen=True):
-    """An entry as `offers_by_name` takes it: sold in one market."""
-
-    given: SshOfferSettings
-    market: tuple[str, ...] = ("on-demand",)
-
-    @property
-    def instance_type(self) -> str:
-        """Of the entry."""
-        return self.given.instance_type
 
 
 def _machines(given: SshSettings, entries: dict[str, SshOfferSettings]) -> Iterator[tuple[str, Address, str]]:
@@ -131,24 +99,14 @@ def _name(settings: SshSettings, given: SshOfferSettings) -> str:
 
 
 def _offer(provider: str, settings: SshSettings, given: SshOfferSettings, path: str) -> Offer:
-    if bool(given.model) != bool(given.gpus):
-        missing = "gpus" if given.model else "model"
-        raise Invalid("is missing", field=f"{path}.{missing}", remedy="write model and gpus, or neither")
-    return Offer(
-        name=_name(settings, given),
-        provider=provider,
+    return described(
+        given,
+        path,
         region=settings.region,
-        instance_type=given.instance_type,
         market=Market.ON_DEMAND,
-        model=given.model,
-        gpu_memory_mib=given.gpu_memory_mib,
-        gpus=given.gpus,
-        cpus_milli=int(given.cpus * 1000),
-        memory_mib=given.memory_mib,
-        price_usd_h=given.price_usd_h,
+        provider=provider,
         delay_s=given.boot_delay_s,
         teardown_s=10.0,
-        minimum_billing_s=given.minimum_billing_s,
         available=len(given.machines),
         egress_usd_per_gib=settings.egress_usd_per_gib,
     )

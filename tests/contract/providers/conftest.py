@@ -1,4 +1,4 @@
-"""Clouds as providers under contract: EC2, of which there is one moto for all tests and for each a proxy and an empty account; and a Compute Engine and an Azure for each."""
+"""Clouds as providers under contract: EC2, of which there is one moto for all tests and for each a proxy and an empty account; and a Compute Engine, an Azure and a Kubernetes for each."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,6 +9,7 @@ from federator.kernel.clock import ManualClock
 from tests.testbeds.azure import AzureServer
 from tests.testbeds.ec2 import Ec2Proxy, MotoServer
 from tests.testbeds.gce import GceServer
+from tests.testbeds.kubernetes.virtual import VirtualCluster
 
 SECRET = "hush-hush-secret-key"
 
@@ -60,3 +61,11 @@ async def azure_server(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> A
         monkeypatch.setenv(name, value)
     yield server
     await server.close()
+
+
+@pytest.fixture
+async def virtual_cluster(clock: ManualClock, tmp_path: Path) -> AsyncIterator[VirtualCluster]:
+    cluster = VirtualCluster(clock)
+    await cluster.start(tmp_path)
+    yield cluster
+    await cluster.close()

@@ -1,4 +1,4 @@
-"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, EC2 as moto speaks it, and a Compute Engine and an Azure of the tests' own.
+"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, EC2 as moto speaks it, and a Compute Engine, an Azure and a Kubernetes of the tests' own.
 
 All run on a clock that moves only when told to, so bills are exact.
 """
@@ -18,6 +18,7 @@ from federator_providers.aws import provider as aws_provider
 from federator_providers.azure import provider as azure_provider
 from federator_providers.fake import FakeProvider
 from federator_providers.gce import provider as gce_provider
+from federator_providers.kubernetes import provider as kubernetes_provider
 from federator_providers.limits import LimitedProvider
 from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG
@@ -32,6 +33,7 @@ from tests.testbeds.azure import SUBNET, SUBSCRIPTION, AzureServer
 from tests.testbeds.ec2 import IMAGE, Ec2Proxy
 from tests.testbeds.gce import IMAGE as GCE_IMAGE
 from tests.testbeds.gce import PROJECT, GceServer
+from tests.testbeds.kubernetes.virtual import VirtualCluster
 
 PRICE_USD_H = 3.6  # a tenth of a cent a second
 OFFER = Offer(
@@ -91,6 +93,17 @@ AZURE_OFFER = msgspec.structs.replace(
 )
 
 SSH_OFFER = msgspec.structs.replace(OFFER, name="ssh/box/on-demand", region="ssh")
+KUBERNETES_OFFER = msgspec.structs.replace(OFFER, name="kubernetes/box/on-demand", region="kubernetes")
+BOX = {
+    "instance_type": "box",
+    "model": "A100",
+    "gpu_memory": "40GiB",
+    "gpus": 2,
+    "cpus": 4,
+    "memory": "16GiB",
+    "price_usd_h": PRICE_USD_H,
+    "boot_delay": "120s",
+}
 
 
 class Homes:
@@ -106,33 +119,13 @@ class Homes:
 
 
 def make_ssh(folder: Path, clock: ManualClock) -> Provider:
-    box = {
-        "instance_type": "box",
-        "machines": ["one", "two"],
-        "model": "A100",
-        "gpu_memory": "40GiB",
-        "gpus": 2,
-        "cpus": 4,
-        "memory": "16GiB",
-        "price_usd_h": PRICE_USD_H,
-        "boot_delay": "120s",
-    }
+    box = BOX | {"machines": ["one", "two"]}
     settings = {"command": ["/bin/sh", "-c", "sleep 300"], "offers": [box]}
     return SshProvider("p", read_settings("p", settings), clock, Homes(folder))
 
 
 def make_local(state_dir: Path, clock: ManualClock) -> Provider:
-    box = {
-        "instance_type": "box",
-        "model": "A100",
-        "gpu_memory": "40GiB",
-        "gpus": 2,
-        "cpus": 4,
-        "memory": "16GiB",
-        "price_usd_h": PRICE_USD_H,
-        "boot_delay": "120s",
-        "max_instances": 2,
-    }
+    box = BOX | {"max_instances": 2}
     settings: dict[str, object] = {
         "state_dir": str(state_dir),
         "command": ["/bin/sh", "-c", "sleep 300"],
@@ -186,6 +179,23 @@ def make_azure(server: AzureServer, clock: ManualClock) -> Provider:
     return azure_provider("p", settings, clock)
 
 
+def make_kubernetes(cluster: VirtualCluster, clock: ManualClock) -> Provider:
+    settings: dict[str, object] = {
+        "kubeconfig": str(cluster.kubeconfig),
+        "image": "federator.test/agent:1",
+        "scale_down": "0s",
+        "offers": [BOX | {"max_instances": 2}],
+    }
+    return kubernetes_provider("p", settings, clock)
+
+
+@pytest.fixture
+async def kubernetes(virtual_cluster: VirtualCluster, clock: ManualClock) -> AsyncIterator[Provider]:
+    made = make_kubernetes(virtual_cluster, clock)
+    yield made
+    await made.close()
+
+
 @pytest.fixture
 async def azure(azure_server: AzureServer, clock: ManualClock) -> AsyncIterator[Provider]:
     made = make_azure(azure_server, clock)
@@ -207,7 +217,7 @@ async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
     await made.close()
 
 
-@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws", "gce", "azure"])
+@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws", "gce", "azure", "kubernetes"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Provider]:
     if request.param == "local":
         yield make_local(tmp_path / "machines", clock)
@@ -217,7 +227,7 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
         yield make_ssh(tmp_path, clock)
         for folder in (*tmp_path.glob("one/*"), *tmp_path.glob("two/*")):
             kill_tagged(TAG, str(folder))
-    elif request.param in ("aws", "gce", "azure"):
+    elif request.param in ("aws", "gce", "azure", "kubernetes"):
         yield request.getfixturevalue(request.param)
     elif request.param == "limited":
         inner = FakeProvider("p", clock, [OFFER])
@@ -230,7 +240,14 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
 def offer(request: pytest.FixtureRequest) -> Offer:
     """The one thing that the provider under test rents."""
     kind = request.node.callspec.params["provider"]
-    return {"aws": AWS_OFFER, "gce": GCE_OFFER, "azure": AZURE_OFFER, "ssh": SSH_OFFER}.get(kind, OFFER)
+    own = {
+        "aws": AWS_OFFER,
+        "gce": GCE_OFFER,
+        "azure": AZURE_OFFER,
+        "ssh": SSH_OFFER,
+        "kubernetes": KUBERNETES_OFFER,
+    }
+    return own.get(kind, OFFER)
 
 
 def ask(offer: Offer, name: str, federation: str = "lab") -> LaunchRequest:

@@ -59,7 +59,7 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_line_and_remedy(tmp_pat
         ("$.providers.ec2.settings.zones", 9, "write at least 1"),
         ("$.providers.ec2.settings.offers", 9, "write at least 1"),
         ("$.providers.ec2.settings.calls_at_once", 9, "from 1 to 64"),
-        ("$.providers.trial.type", 11, "write aws, azure, gce, local"),
+        ("$.providers.trial.type", 11, "write aws, azure, gce, kubernetes, local"),
         ("$.providers.here.settings.spot.no_capacity_share", 15, "from 0 to 1"),
     ):
         (one,) = [each for each in told if each.startswith(f"{field}: {file}, line {line}: ")]

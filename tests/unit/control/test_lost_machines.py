@@ -56,6 +56,18 @@ async def test_a_machine_that_has_joined_is_not_given_up_for_being_away() -> Non
     assert world.placement(job).status is PlacementStatus.RUNNING
 
 
+async def test_a_machine_that_nothing_was_found_for_says_why_and_its_offer_is_avoided() -> None:
+    """Its launch was taken, and no node came: its job hears the provider's reason and looks elsewhere."""
+    world, job = await rented_world()
+    lease = world.leases()[0]
+    world.provider.find_nothing_for(lease.id, "max node group size reached")
+    await world.core.executor.poll()
+    lease = world.leases()[0]
+    assert (lease.status, lease.failure) == (LeaseStatus.GONE, "no capacity: max node group size reached")
+    assert world.job(job).status is JobStatus.PENDING
+    assert world.core.inventory.avoided(lease.provider, lease.offer)[1] == "its last launch failed"
+
+
 async def test_work_on_a_machine_given_back_unanswered_waits_for_proof() -> None:
     """Giving a machine back is no proof that it is gone: until the listing says so, its job may not start elsewhere."""
     world, job = await rented_world()
