@@ -43,6 +43,7 @@ from federator.exporting.syslog import SyslogTarget
 from federator.kernel import systemd
 from federator.kernel.clock import SystemClock, parse_clock
 from federator.kernel.errors import Invalid, Transient
+from federator.kernel.quantities import parse_instant
 from federator.ports import (
     Archive,
     Blobs,
@@ -62,6 +63,7 @@ from federator.store.sqlite import SqliteStore
 from federator.telemetry import configure_logging
 from federator_policies.documents import compile_set, load
 from federator_providers.limits import LimitedProvider
+from federator_providers.reserved import Reservation, ReservedProvider
 
 log = logging.getLogger(__name__)
 
@@ -288,9 +290,16 @@ class Dispatcher:
         return core
 
     def _provider(self, name: str, reign: Reign) -> Provider:
-        """It acts for the leader only, and not too often."""
+        """It acts for the leader only, and not too often; what is reserved there is offered by itself."""
         adapter = adapter_of(name, self._settings, self._clock)
-        return LimitedProvider(LedProvider(adapter, reign), self._clock)
+        limited = LimitedProvider(LedProvider(adapter, reign), self._clock)
+        reserved = {
+            each.offer: Reservation(
+                each.machines, each.price_usd_h, parse_instant(each.until) if each.until else None
+            )
+            for each in self._settings.providers[name].reserved
+        }
+        return ReservedProvider(limited, self._clock, reserved)
 
     def _say_started(self) -> None:
         if self._started is not None:

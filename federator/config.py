@@ -7,6 +7,7 @@ both. All that is wrong is told at once, each with its line, key and remedy.
 import math
 import os
 import re
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ import msgspec
 from federator.exporting.address import read_address
 from federator.kernel.clock import Clock, parse_clock
 from federator.kernel.errors import Invalid
+from federator.kernel.quantities import parse_instant
 from federator.kernel.route import Way, is_loopback
 from federator.model.identity import Role, read_role
 from federator.ports import Provider
@@ -24,6 +26,7 @@ from federator.settings import (
     LimitSettings,
     OidcSettings,
     PersonSettings,
+    ReservedSettings,
     S3Settings,
     ServerSettings,
     Settings,
@@ -157,8 +160,24 @@ def adapter_of(name: str, settings: Settings, clock: Clock) -> Provider:
         raise Invalid(
             f"there is no provider type {given.type!r}", field=f"{path}.type", remedy=f"write {types}"
         )
+    _check_reserved(given.reserved, f"{path}.reserved")
     adapter: Provider = found[given.type].load()(name, given.settings, clock)
     return adapter
+
+
+def _check_reserved(reserved: Sequence[ReservedSettings], path: str) -> None:
+    for index, each in enumerate(reserved):
+        at = f"{path}[{index}]"
+        _check_numbers(each, at)
+        if each.machines < 1:
+            raise Invalid("must be at least 1", field=f"{at}.machines")
+        if each.offer in [other.offer for other in reserved[:index]]:
+            raise Invalid(f"{each.offer!r} is listed twice", field=f"{at}.offer", remedy="add them up")
+        try:
+            parse_instant(each.until or "2000-01-01T00:00:00Z")
+        except ValueError as error:
+            remedy = "write it as 2027-06-30T00:00:00Z"
+            raise Invalid(str(error), field=f"{at}.until", remedy=remedy) from None
 
 
 def _check_numbers(record: msgspec.Struct, path: str) -> None:

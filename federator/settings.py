@@ -182,6 +182,19 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least four times `poll_s`. What has used it up is ended, whatever runs there."""
 
 
+class ReservedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Machines of one offer that are paid for already: reserved, committed to, or under a savings plan."""
+
+    offer: str
+    """Name of the offer, as `federator offers` shows it without them."""
+    machines: int
+    """How many; at least 1."""
+    price_usd_h: float = 0.0
+    """What an hour of one still costs."""
+    until: str = ""
+    """When the reservation ends, such as `2027-06-30T00:00:00Z`: its machines are given back in the ten minutes before. Empty: it does not."""
+
+
 class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One provider: `type` names the adapter (an entry point of `federator.providers`), `site` the cloud site its instances join."""
 
@@ -193,6 +206,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the capacity is; policies may choose by it."""
     labels: dict[str, str] = {}
     """Labels of the cloud site, for placement by label."""
+    reserved: tuple[ReservedSettings, ...] = ()
+    """What is paid for already: as offers of their own, which are cheaper than further machines and so are taken first."""
     settings: dict[str, object] = {}
     """What the adapter itself wants to know: see the settings of each provider below."""
 

@@ -38,6 +38,7 @@ from federator.wire.http import Submitted
 from federator.wire.jobfile import read_job
 from federator.wire.needs import FORMS, TOGETHER
 from federator_policies.documents import compile_set, load
+from federator_providers.reserved import Reservation, ReservedProvider
 from tests.support.moving_prices import MovingPrices
 
 ADA = Caller(name="ada", role=Role.USER)
@@ -372,6 +373,7 @@ async def make_world(
     reach: Reach = lambda _person, _own: None,
     blobs: Blobs | None = None,
     archive: Archive | None = None,
+    reserved: dict[str, Reservation] | None = None,
 ) -> World:
     """A dispatcher that leads, with no sites yet. Give the store of an earlier one to restart it."""
     clock = clock or SharedClock()
@@ -389,7 +391,7 @@ async def make_world(
         blobs=blobs or MemoryBlobs(),
         archive=archive,
         solver=NoSolver(),
-        providers={"cloudy": provider},
+        providers={"cloudy": ReservedProvider(provider, clock, reserved or {})},
         compile_policies=_compile,
         user_data=lambda _admission: _user_data,
         reach=reach,

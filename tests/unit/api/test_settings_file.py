@@ -67,6 +67,25 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_line_and_remedy(tmp_pat
     assert len(told) == 8
 
 
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ("{offer: a, machines: 0}", "[0].machines"),
+        ("{offer: a, machines: 1, price_usd_h: -1}", "[0].price_usd_h"),
+        ("{offer: a, machines: 1, until: tomorrow}", "[0].until"),
+        ("{offer: a, machines: 1}, {offer: a, machines: 2}", "[1].offer"),
+    ],
+)
+def test_what_is_reserved_is_checked(tmp_path: Path, wrong: str, field: str) -> None:
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text(
+        f"providers:\n  mine:\n    type: local\n    site: here\n    settings: {{state_dir: /x, command: [run]}}\n    reserved: [{wrong}]\n"
+    )
+    with pytest.raises(Invalid) as raised:
+        load_settings(file)
+    assert raised.value.field == f"$.providers.mine.reserved{field}"
+
+
 def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "dispatcher.yaml"
     file.write_text("turn: {}\nturn: {}\n")

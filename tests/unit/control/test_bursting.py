@@ -12,6 +12,7 @@ from federator.model.jobs import JobStatus
 from federator.model.placements import PlacementStatus
 from federator.model.plans import Rent
 from federator.wire.http import JobPatch
+from federator_providers.reserved import Reservation
 from tests.support.dispatch import ADA, ADMIN, OFFER, World, make_world, renting
 
 POLICIES = renting(max_duration="2h", deadline_usd=20, usd_per_day=100)
@@ -40,6 +41,29 @@ async def until_rented(world: World, job: str) -> None:
         wake_at = plan.wake_at or world.clock.now() + 300
         world.clock.advance(min(300.0, max(1.0, wake_at - world.clock.now())))
     raise AssertionError("nothing was rented")
+
+
+async def test_what_is_reserved_is_rented_first_and_counts_what_it_still_costs() -> None:
+    """Two machines are needed, and one is paid for already: the caps count the other."""
+    world = await make_world(reserved={OFFER.name: Reservation(1, 0.5, None)})
+    await world.add_site("lab", nodes=1, gpus=4)
+    await world.policies(POLICIES)
+    await world.submit(resources={"gpus": 4}, estimate="4h", max_duration="5h", name="filler")
+    await world.turn()
+    await world.core.executor.poll()
+    await world.core.executor.poll()
+    one: dict[str, Any] = {"resources": {"gpus": 8}, "estimate": "1h", "finish_within": "2h"}
+    for job in [await world.submit(**one), await world.submit(**one)]:
+        await until_rented(world, job)
+    await world.core.executor.step()
+    await world.core.executor.poll()
+    first, second = sorted(world.leases(), key=lambda lease: lease.offer.price_usd_h)
+    assert (first.offer.name, second.offer.name) == (f"{OFFER.name}/reserved", OFFER.name)
+    assert first.committed_usd < 2.0
+    assert second.committed_usd > 24.0
+    assert {lease.status for lease in world.leases()} == {LeaseStatus.BOOTING}
+    (row,) = [each for each in world.core.views.offers() if each.name == first.offer.name]
+    assert (row.available, row.price_usd_h, row.price_source) == (0, 0.5, "1 reserved")
 
 
 async def test_without_a_deadline_nothing_is_rented(world: World) -> None:

@@ -1,0 +1,87 @@
+"""Machines that are paid for already: offered first and for less, counted, billed at their own price, and given back before their reservation ends."""
+
+import pytest
+from msgspec.structs import replace
+
+from federator.kernel.clock import ManualClock
+from federator.kernel.errors import NoCapacity
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest
+from federator_providers.fake import FakeProvider
+from federator_providers.reserved import Reservation, ReservedProvider
+from tests.support.dispatch import OFFER
+
+FURTHER = replace(OFFER, name="r/box/on-demand", price_usd_h=3.6, delay_s=120.0, available=5)
+NAME = FURTHER.name + "/reserved"
+DAY_S = 86400.0
+
+
+def make(
+    clock: ManualClock, until_at: float | None = None, price_usd_h: float = 0.0
+) -> tuple[FakeProvider, ReservedProvider]:
+    inner = FakeProvider("p", clock, [FURTHER])
+    terms = Reservation(2, price_usd_h, until_at)
+    return inner, ReservedProvider(inner, clock, {FURTHER.name: terms})
+
+
+async def left(provider: ReservedProvider) -> dict[str, int]:
+    return {offer.name: offer.available for offer in await provider.offers()}
+
+
+async def launch(provider: ReservedProvider, name: str) -> Instance:
+    offer = replace(FURTHER, name=NAME, price_usd_h=0.0)
+    return await provider.launch(LaunchRequest(name, offer, "lab", {"lease": name}, "secret"))
+
+
+async def test_what_is_reserved_is_an_offer_of_its_own_beside_what_is_left() -> None:
+    clock = ManualClock()
+    _, provider = make(clock, clock.now() + DAY_S)
+    assert await left(provider) == {NAME: 0, FURTHER.name: 5}, "what runs there is not known yet"
+    await provider.instances("lab")
+    reserved, further = await provider.offers()
+    assert (reserved.available, reserved.price_usd_h) == (2, 0.0)
+    assert (further.available, further.price_usd_h) == (3, 3.6)
+    assert reserved.price_source.startswith("2 reserved until 2025-10-10")
+    await launch(provider, "a")
+    assert await left(provider) == {NAME: 1, FURTHER.name: 3}
+
+
+async def test_more_than_is_reserved_is_not_to_be_had_at_that_price_until_one_ends() -> None:
+    _, provider = make(ManualClock())
+    await provider.instances("lab")
+    await launch(provider, "a")
+    await launch(provider, "b")
+    with pytest.raises(NoCapacity, match="all 2 machines that are reserved"):
+        await launch(provider, "c")
+    assert (await launch(provider, "a")).status is InstanceStatus.BOOTING, "a repeated launch"
+    await provider.terminate("b")
+    await provider.instances("lab")
+    assert (await launch(provider, "c")).status is InstanceStatus.BOOTING
+
+
+async def test_a_reserved_machine_is_billed_at_its_own_price_after_a_restart_too() -> None:
+    clock = ManualClock()
+    inner, provider = make(clock, price_usd_h=1.0)
+    await provider.instances("lab")
+    await launch(provider, "a")
+    await provider.launch(LaunchRequest("b", FURTHER, "lab", {}, "secret"))
+    clock.advance(3600)
+    other = ReservedProvider(inner, clock, {})
+    reserved, further = await other.instances("lab")
+    assert (reserved.offer, reserved.tags) == (NAME, {"lease": "a", "federation": "lab"})
+    assert further.offer == FURTHER.name
+    assert [reserved.billed_usd, further.billed_usd] == pytest.approx([1.0, 3.6])
+
+
+async def test_its_machines_have_notice_before_the_reservation_ends_and_no_new_ones_begin() -> None:
+    clock = ManualClock()
+    until_at = clock.now() + DAY_S
+    _, provider = make(clock, until_at)
+    await provider.instances("lab")
+    await launch(provider, "a")
+    clock.advance(DAY_S - 601)
+    (running,) = await provider.instances("lab")
+    assert (running.status, running.reclaim_at) == (InstanceStatus.RUNNING, None)
+    assert await left(provider) == {NAME: 0, FURTHER.name: 4}
+    clock.advance(1)
+    (noticed,) = await provider.instances("lab")
+    assert (noticed.status, noticed.reclaim_at) == (InstanceStatus.INTERRUPTING, until_at)
