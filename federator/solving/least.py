@@ -8,9 +8,9 @@ import numpy as np
 from federator.planning.kernels import late_shares
 from federator.planning.kernels import tables as t
 from federator.planning.rules.rulebook import NEVER_WAIT_H
-from federator.planning.scheduling.model_arrays import numbers_of
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.scheduling.rental_arrays import cases_of
+from federator.planning.world.model_arrays import numbers_of
 
 
 def least_usd(evaluator: Evaluator) -> float:

@@ -47,14 +47,17 @@ def late_shares(*numbers: Any) -> Any:
     return shares.reshape(arrays[0].shape)
 
 
-def put_off_s(*numbers: Any) -> float:
-    """`optimal_stopping.put_off_s`; all numbers are floats. Raises `Unavailable`."""
+def put_off_s(now: float, *arrays: Any) -> Any:
+    """`optimal_stopping.all_put_off_s` of whole arrays, all of one length. Raises `Unavailable`."""
     kernel()
-    from federator.planning.kernels import optimal_stopping  # noqa: PLC0415 - see `_load`
+    import numpy as np  # noqa: PLC0415 - see `_load`
 
-    asked: Any = optimal_stopping.put_off_s
-    found: float = asked(*numbers)
-    return found
+    from federator.planning.kernels import optimal_stopping  # noqa: PLC0415
+
+    waits_s = np.empty(len(arrays[0]))
+    fill: Any = optimal_stopping.all_put_off_s
+    fill(now, *(np.ascontiguousarray(each) for each in arrays), waits_s)
+    return waits_s
 
 
 def trouble() -> str:
@@ -69,11 +72,11 @@ def _load() -> None:
 
         decide: Kernel = decision.decide
         late_shares: Any = decision.late_shares
-        put_off: Any = optimal_stopping.put_off_s
+        put_off: Any = optimal_stopping.all_put_off_s
         with cache.alone():
             compiled.call_first(decide, tables.nothing())
             compiled.call_first(late_shares, *[tables.NONE] * 7)
-            compiled.call_first(put_off, 0.0, (0.0, 1.0, 0.0), (0.0, 1.0), (0.0, 1.0, 0.0), 0.0, 0.0)
+            compiled.call_first(put_off, 0.0, *[tables.NONE] * 11)
         if not compiled.unsaved:
             cache.finish()
     except Exception as error:  # noqa: BLE001 - numba raises what it likes

@@ -33,7 +33,7 @@ def stops(after_s, now, job, home, rented, value_usd):
     return grows_usd > SOON * STEP_S / left_s * saves_usd
 
 
-@kernel
+@compiled
 def put_off_s(now, job, home, rented, value_usd, spare_s):
     """The first moment at which it stops, near enough; `spare_s` where there is none before. `job`: deadline, typical share and steepness of its run time; `home` and `rented` as in `rentals.optimal_stopping`."""
     before_s = 0.0
@@ -49,3 +49,14 @@ def put_off_s(now, job, home, rented, value_usd, spare_s):
             return after_s
         before_s = after_s
     return spare_s
+
+
+@kernel
+def all_put_off_s(  # noqa: PLR0917 - numbers alone, as compiled code wants them
+    now, deadline, typical, steep, ahead_s, home_run_s, start_at, run_s, rent_usd, value_usd, spare_s, waits_s
+):
+    """The same of whole arrays, all of the same length, into the last one."""
+    for index in range(len(waits_s)):
+        job = deadline[index], typical[index], steep[index]
+        home, rented = (ahead_s[index], home_run_s[index]), (start_at[index], run_s[index], rent_usd[index])
+        waits_s[index] = put_off_s(now, job, home, rented, value_usd[index], spare_s[index])

@@ -16,9 +16,9 @@ from federator.planning.places.host_sets import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end
 from federator.planning.rules.rulebook import capped
-from federator.planning.scheduling.model_arrays import ModelArrays
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
 from federator.planning.world.free_hours import EDGES_H
+from federator.planning.world.model_arrays import ModelArrays
 from federator.planning.world.problem import World
 
 

@@ -27,9 +27,9 @@ from federator.planning.linear.terms import NO_INTS, Floats, Ints, Pile, Row, Te
 from federator.planning.places.candidates import machines
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import BurstCandidate
-from federator.planning.scheduling.model_arrays import numbers_of
 from federator.planning.scheduling.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.world.chances import late_share
+from federator.planning.world.model_arrays import numbers_of
 from federator.planning.world.prices import cost, longer_s, never_usd
 from federator.planning.world.problem import World
 

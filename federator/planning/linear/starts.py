@@ -1,7 +1,7 @@
 """All starts that a world's jobs could have on capacity that exists, now and in each later bucket: a column each, made in numpy at once.
 
 There are as many of these columns as classes × places × buckets, ten times all others together, and a turn makes them anew. What a way of running costs
-and how long it takes is read from `scheduling.model_arrays`, which the kernel reads, too; a property test holds the columns and `prices.cost` together. What is asked of hosts
+and how long it takes is read from `world.model_arrays`, which the kernel reads, too; a property test holds the columns and `prices.cost` together. What is asked of hosts
 depends on the request alone, so it is asked once.
 """
 
@@ -16,8 +16,8 @@ from federator.planning.kernels.start_cost import machines_usd, waited_usd
 from federator.planning.kernels.tables import LEASE, OFFER, OWNED, Records
 from federator.planning.linear.terms import Floats, Ints
 from federator.planning.places.host_sets import HostSet
-from federator.planning.scheduling.model_arrays import ModelArrays
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
+from federator.planning.world.model_arrays import ModelArrays
 
 Bools = NDArray[np.bool_]
 

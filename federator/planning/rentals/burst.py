@@ -10,13 +10,13 @@ Spot is cheaper and may be taken back. For a job that leaves the choice (`spot_p
 deadline holds even if the machine goes at the very end of the run and all is done again on demand – of a job that keeps its checkpoints
 elsewhere, what lies after the last one. When that slack is gone, on-demand remains: spot while progress is on schedule. A job that says `spot` takes the risk.
 
-Renting is as late as is safe. While a later start still meets the deadline with `SAFETY_S` to spare, capacity at home may yet
+Renting is as late as is safe. While a later start still meets the deadline with `economics.SAFETY_S` to spare, capacity at home may yet
 free, so the case says `rent_at`, and the plan wakes then. A job that no owned place could take even empty is rented for at once: there is
 nothing to wait for.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -24,19 +24,16 @@ from federator.model import reasons as why
 from federator.model.capacity import BurstEvidence
 from federator.model.rules import BurstMode, Filter
 from federator.model.snapshot import JobView
-from federator.planning.places.candidates import Candidate, typical_share
+from federator.planning.places.candidates import typical_share
 from federator.planning.rentals.candidate import BurstCandidate, BurstRejection, HomeForecast
-from federator.planning.rentals.gains import Gains, ready_at
-from federator.planning.rentals.interruptions import Interruptions
-from federator.planning.rentals.optimal_stopping import Rented, put_off_s
+from federator.planning.rentals.economics import IN_TIME, PAYS, TOO_LATE, UNSAFE, Economics, Rented
+from federator.planning.rentals.gains import Gains
 from federator.planning.rules.caps import Caps
-from federator.planning.rules.permits import EAGER, admits, only_deadlines, rent_usd, worst_usd
+from federator.planning.rules.permits import EAGER, admits, only_deadlines, worst_usd
 from federator.planning.world.chances import spread_of
+from federator.planning.world.model_arrays import numbers_of
 from federator.planning.world.problem import World
 
-SAFETY_S = 60.0
-"""Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""
-DELAY_SAFETY = 0.25
 LEAST_USD = 0.1
 """A chance that is worth less is rented for by nobody."""
 
@@ -52,12 +49,17 @@ class Bursting:
         self._of_class: dict[tuple[object, ...], BurstCandidate | BurstRejection] = {}
         self._equivalence_class: dict[str, int | None] = {}
         self._modes = {permit.mode for permit in world.book.permits}
-        self.interruptions = Interruptions(world)
         self.gains = Gains(world, home)
+        self.economics = Economics(world, self.gains)
+        self._rented: dict[object, dict[int, Rented]] = {}
+        self._plain = all(
+            permit.mode in (None, BurstMode.ECONOMIC, BurstMode.OFF) and not permit.for_waiting
+            for permit in world.book.permits
+        )
+        """Nothing is rented but to meet deadlines, weighed in money."""
         self._least: dict[object, float] = {}
         self._permits: dict[tuple[object, ...], list[Filter]] = {}
         self._by_data = any(permit.data is not None for permit in world.book.permits)
-        self._makes = list(map(_make_of, world.places))
         self.table: object = None
         """All cases as `rental_arrays.Cases`, once somebody has asked for them."""
 
@@ -69,24 +71,33 @@ class Bursting:
         return self._cases[index]
 
     def _made(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
-        """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about, and of offers that are alike, one: what is said of it is true of all."""
+        """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about: what is said of it is true of all."""
         equivalence_class = self.equivalence_class(job)
         if equivalence_class is None:
             return self._make(self.world.as_form(job, place), place)
-        alike = (self.world.key(job), equivalence_class, self._alike_at(job, place))
+        alike = (self.world.key(job), equivalence_class, place)
         if alike not in self._of_class:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
-        found = _at_place(self._of_class[alike], place)
+        found = self._of_class[alike]
         if isinstance(found, BurstRejection) and found.situation == "approval":  # which is given job by job
             return replace(found, reason=to_approve(found.reason, job))
         return found
 
-    def _alike_at(self, job: JobView, place: int) -> object:
-        """All that a case for the job depends on of the place: the make and price of an offer, and the policies; of what stands, and of what data is moved to, where it is."""
-        make = self._makes[self.world.place_of(place)]
-        if make is None or job.inputs:
-            return place
-        return self.world.form_of(place), make, tuple(map(id, self._permits_for(job, place)))
+    def weigh(self, jobs: Sequence[JobView]) -> None:
+        """Find what rented places come to for all these jobs at once, rather than for each when it is asked for."""
+        of = {self._alike(job): job for job in jobs}
+        self._rented |= zip(of, self.economics.all_of(list(of.values())), strict=True)
+
+    def _rented_for(self, job: JobView) -> dict[int, Rented]:
+        """What each rented place comes to that is open to the job, by choice."""
+        alike = self._alike(job)
+        if alike not in self._rented:
+            self.weigh([job.of or job])
+        return self._rented[alike]
+
+    def _alike(self, job: JobView) -> object:
+        equivalence_class = self.equivalence_class(job)
+        return job.id if equivalence_class is None else (self.world.key(job), equivalence_class)
 
     def equivalence_class(self, job: JobView) -> int | None:
         """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
@@ -126,16 +137,19 @@ class Bursting:
         world = self.world
         key = world.key(job)
         if key not in self._least:
-            open_to = ((world.as_form(job, place), world.places[place]) for place in world.offers(job))
-            rents = (rent_usd(view, at, at.run_s(view)) for view, at in open_to)
-            self._least[key] = min(rents, default=math.inf)
+            usd = numbers_of(world).rented_ways(job)["whole_usd"][len(world.leases(job)) :]
+            self._least[key] = float(usd.min(initial=math.inf))
         return self._least[key]
 
     def cases(self, job: JobView) -> list[BurstCandidate]:
         """All cases for offers, cheapest first."""
         if self.no_need(job):
             return []
-        found = [self.case(job, place) for place in self.world.offers(job)]
+        offers: Iterable[int] = self.world.offers(job)
+        if self._plain:
+            rented = self._rented_for(job)
+            offers = [place for place in offers if rented[place].verdict == PAYS]
+        found = [self.case(job, place) for place in offers]
         return sorted(
             (c for c in found if isinstance(c, BurstCandidate)),
             key=lambda c: (c.cost_usd, c.finish_at, c.place),
@@ -186,8 +200,9 @@ class Bursting:
 
     def _make(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
         refusal: BurstRejection | None = None
+        rented = self._rented_for(job)[place]
         for permit in self._permits_for(job, place):
-            answer = self.under(permit, job, place)
+            answer = self._under(permit, job, place, rented)
             if isinstance(answer, BurstCandidate) and not approved(permit, job, answer):
                 answer = _unapproved(permit, job, answer)
             if isinstance(answer, BurstCandidate):
@@ -208,8 +223,13 @@ class Bursting:
         return self._permits[about]
 
     def under(self, permit: Filter, job: JobView, place: int) -> BurstCandidate | BurstRejection:
-        """The case under one policy, whoever would have to approve it."""
-        mode, rented = permit.mode or BurstMode.ECONOMIC, self._rented(job, place)
+        """The case under one policy, whoever would have to approve it; also of a place that is not open to the job."""
+        return self._under(permit, job, place, self.economics.of(job, place))
+
+    def _under(
+        self, permit: Filter, job: JobView, place: int, rented: Rented
+    ) -> BurstCandidate | BurstRejection:
+        mode = permit.mode or BurstMode.ECONOMIC
         if mode is BurstMode.THRESHOLD:
             after, waited = permit.after_wait_s or 0.0, max(0.0, self.world.now - job.submitted_at)
             if waited < after:
@@ -218,56 +238,33 @@ class Bursting:
         if mode in EAGER:
             return self._required(job, self._case(permit, job, place, rented, required=True))
         if job.deadline_at is not None:
-            economic = self._economic(permit, job, place, rented, job.deadline_at)
-            answer = self.gains.if_it_pays(job, economic)
+            answer = self._economic(permit, job, place, rented, job.deadline_at)
             if isinstance(answer, BurstCandidate) or not permit.for_waiting:
                 return answer
         if permit.for_waiting:
             return self.gains.if_it_pays(job, self._case(permit, job, place, rented, for_waiting=True))
         return BurstRejection("no-need", why.NoDeadline(policy=permit.policy))
 
-    def _rented(self, job: JobView, place: int) -> Rented:
-        """What the place comes to for the job from now on."""
-        at = self.world.places[place]
-        run_s, again_s = at.run_s(job), self.interruptions.again_s(job, place)
-        rent = rent_usd(job, at, run_s)
-        return Rented(ready_at(at, self.world.now), run_s, rent, at.transfer(job).usd, again_s)
-
     def _economic(
         self, permit: Filter, job: JobView, place: int, rented: Rented, deadline: float
     ) -> BurstCandidate | BurstRejection:
-        offer, home = self.world.places[place].offer, self.home.get(job.id)
-        in_time = home is not None and home.finish_at <= deadline
-        if home is not None and in_time and not (offer and self.gains.against_risk(job, rented)):
+        if rented.verdict == IN_TIME:
+            home = self.home[job.id]
             return BurstRejection("no-need", why.InTimeAtHome(finish_at=home.finish_at, deadline_at=deadline))
-        finish, again_s, share = rented.finish_at, rented.again_s, typical_share(job)
-        late_s = rented.start_at + share * rented.run_s - deadline
-        if late_s > 0 and not self.gains.by_chance(job, rented):
+        finish, share = rented.finish_at + rented.again_s, typical_share(job)
+        if rented.verdict == TOO_LATE:
             reason = why.TooLate(
-                late_at=deadline + late_s,
+                late_at=rented.start_at + share * rented.run_s,
                 deadline_at=deadline,
-                finish_at=finish + again_s,
+                finish_at=finish,
                 probably=share != 1.0,
-                again_s=again_s,
+                again_s=rented.again_s,
             )
             return BurstRejection("too-late", reason)
-        if again_s and finish + again_s > deadline:
-            return _unsafe(finish + again_s, deadline)
-        rent_at = self.world.now
-        if offer and self.world.home_may_take(job):
-            spare_s = deadline - finish - again_s - SAFETY_S - DELAY_SAFETY * offer.offer.delay_s
-            rent_at += self._put_off_s(job, rented, spare_s)
-        return self._case(permit, job, place, rented, rent_at=rent_at)
-
-    def _put_off_s(self, job: JobView, rented: Rented, spare_s: float) -> float:
-        """How long renting is put off: at most for so long, until the planned run would just meet the deadline."""
-        stake = self.gains.stake(job)
-        value_usd, home = stake.value_usd, stake.home
-        if value_usd <= 0.0 or spare_s <= 0.0:
-            return max(0.0, spare_s)
-        if home.ahead_s <= 0.0:  # it could start there now, and would be late: that is not what it waits for
-            home = home._replace(ahead_s=math.inf)
-        return put_off_s(job, self.world.now, home, rented, value_usd, spare_s)
+        if rented.verdict == UNSAFE:
+            return _unsafe(finish, deadline)
+        case = self._case(permit, job, place, rented, rent_at=rented.rent_at)
+        return case if rented.verdict == PAYS else self.gains.dear(job, case)
 
     def _required(self, job: JobView, case: BurstCandidate) -> BurstCandidate | BurstRejection:
         """Whatever it costs; but not on spot that risks a deadline which on-demand would meet."""
@@ -275,7 +272,7 @@ class Bursting:
         if job.deadline_at is None or again_at is None or again_at <= job.deadline_at:
             return case
         on_demand = [
-            self.world.now + self.interruptions.fresh_s(job, p) for p in self.interruptions.on_demand(job)
+            self.world.now + fresh_s for fresh_s in self.economics.interruptions.on_demand(job).values()
         ]
         if min(on_demand, default=math.inf) > job.deadline_at:
             return case
@@ -313,23 +310,6 @@ def approved(permit: Filter, job: JobView, case: BurstCandidate) -> bool:
     """Whether the policy leaves the rental to itself, or a person has approved so much for the job."""
     above = permit.approval_above_usd
     return above is None or case.committed_usd <= max(above, job.approved_usd) + 1e-6
-
-
-def _make_of(at: Candidate) -> tuple[object, ...] | None:
-    """What of an offer decides how long a job runs there and what that costs, but for its data; None of what stands."""
-    if at.offer is None:
-        return None
-    offer = at.offer.offer
-    billed = (offer.delay_s, offer.minimum_billing_s, offer.teardown_s, at.offer.slack_s)
-    return (at.market, at.model, at.gpus, at.cpus_milli, at.memory_mib, at.instance_usd_h, *billed)
-
-
-def _at_place(found: BurstCandidate | BurstRejection, place: int) -> BurstCandidate | BurstRejection:
-    """What was said of an offer, of another one that is like it."""
-    if isinstance(found, BurstCandidate):
-        return found if found.place == place else replace(found, place=place)
-    dear = found.dear
-    return found if dear is None or dear.place == place else replace(found, dear=replace(dear, place=place))
 
 
 def _unsafe(fallback_at: float, deadline: float) -> BurstRejection:

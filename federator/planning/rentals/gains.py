@@ -7,16 +7,16 @@ tried each turn some always look good for everybody else, so that far too much w
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from federator.model.reasons import GainsLess
 from federator.model.snapshot import JobView
-from federator.planning.kernels.chances import late_share
 from federator.planning.places.candidates import Candidate, machines
 from federator.planning.rentals.candidate import BurstCandidate, BurstRejection, HomeForecast
-from federator.planning.rentals.optimal_stopping import AtHome, Rented
 from federator.planning.rules.rulebook import NEVER_WAIT_H
-from federator.planning.world.chances import spread_of
+from federator.planning.world.chances import late_share, spread_of
 from federator.planning.world.prices import worth_usd
 from federator.planning.world.problem import World
 
@@ -24,6 +24,19 @@ MOST_RISK = 0.5
 """What is planned in time at home counts as likelier in time than not, whatever its range: as the checker has it."""
 LEAST_SURER, MOST_SURE = 0.05, 0.995
 """Where a deadline is hardly likelier to be met for renting, no value of it is advised; where it is sure to be, that is not said."""
+
+
+class AtHome(NamedTuple):
+    """How long until it is expected to begin there (infinite: nobody knows), and how long it then runs, in seconds."""
+
+    ahead_s: float
+    run_s: float
+
+    def risk(self, job: JobView, now: float) -> float:
+        """The chance that the deadline is missed there: the run has a range, and so has the end of the work that it waits for."""
+        if self.ahead_s == math.inf:
+            return 1.0
+        return late_share(job, now + self.ahead_s, self.run_s, self.ahead_s)
 
 
 class Stake(NamedTuple):
@@ -68,27 +81,9 @@ class Gains:
         """The chance that the job misses its deadline at home."""
         return self.stake(job).risk
 
-    def _late_there(self, job: JobView, start_at: float, run_s: float) -> float:
-        """The chance that it does on a machine on which it begins then and runs so long."""
-        if job.deadline_at is None:
-            return 0.0
-        return late_share(job.deadline_at, start_at, run_s, 0.0, *self.stake(job).spread)
-
     def weighed_risk(self, job: JobView) -> float:
         """The same of what is planned in time there, as it is recorded and checked."""
         return min(round(self.risk(job), 6), MOST_RISK)
-
-    def against_risk(self, job: JobView, rented: Rented) -> bool:
-        """Whether a job that is planned in time at home, and still waits, is so much surer on a machine rented for it that this pays the rent."""
-        if self.stake(job).home.ahead_s <= 0.0:
-            return False
-        surer = self.weighed_risk(job) - self._late_there(job, rented.start_at, rented.run_s)
-        return surer * self.stake(job).value_usd > rented.bill_usd
-
-    def by_chance(self, job: JobView, rented: Rented) -> bool:
-        """Whether the chance that it is in time there is worth the bill, although it is likelier late: how small a chance that may be, is said by what the deadline is worth."""
-        chance = 1.0 - self._late_there(job, rented.start_at, rented.run_s)
-        return chance * self.stake(job).value_usd > rented.bill_usd
 
     def if_it_pays(
         self, job: JobView, answer: BurstCandidate | BurstRejection
@@ -103,12 +98,13 @@ class Gains:
         """What the rental gains, in USD. A job that can never run at home is spared as long a wait as it would be charged for."""
         home, stake = self.home.get(job.id), self.stake(job)
         spared_h = NEVER_WAIT_H if home is None else (home.start_at - self._begins_at(case)) / 3600.0
-        spared_usd = stake.wait_usd_h * max(0.0, spared_h) + (home.usd if home is not None else 0.0)
-        return self.surer(job, case) * stake.value_usd + spared_usd
+        home_usd = home.usd if home is not None else 0.0
+        surer = self.surer(job, case)
+        return float(gained_usd(surer, stake.value_usd, stake.wait_usd_h, spared_h, home_usd))
 
     def surer(self, job: JobView, case: BurstCandidate) -> float:
         """How much likelier the deadline is met if the job is rented for, as late as it would be, than at home."""
-        return self.risk(job) - self._late_there(job, self._begins_at(case), case.run_s)
+        return self.risk(job) - late_share(job, self._begins_at(case), case.run_s)
 
     def _begins_at(self, case: BurstCandidate) -> float:
         return case.start_at + max(0.0, case.rent_at - self.world.now)
@@ -132,8 +128,17 @@ class Gains:
 
 def part_of(job: JobView, at: Candidate) -> float:
     """Of the machines that would be rented for the job, how much it takes by its GPUs: others may share the rest, and its bill."""
-    gpus = machines(job, at) * at.gpus
-    return min(1.0, job.gpus_total / gpus) if job.gpus_total and gpus else 1.0
+    return float(part_of_bill(job.gpus_total, machines(job, at) * at.gpus))
+
+
+def part_of_bill(gpus: Any, machine_gpus: Any) -> Any:
+    """Of machines with so many GPUs, how much a job of so many takes."""
+    return np.where((gpus > 0) & (machine_gpus > 0), np.minimum(1.0, gpus / np.maximum(1, machine_gpus)), 1.0)
+
+
+def gained_usd(surer: Any, value_usd: Any, wait_usd_h: Any, spared_h: Any, home_usd: Any) -> Any:
+    """A deadline that is met so much likelier, so long a wait, and what the run at home would cost."""
+    return surer * value_usd + (wait_usd_h * np.maximum(0.0, spared_h) + home_usd)
 
 
 def ready_at(at: Candidate, now: float) -> float:

@@ -21,9 +21,9 @@ from federator.planning.rules.rulebook import NEVER_WAIT_H
 from federator.planning.scheduling import blocks
 from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.bookings import Booking, Schedule
-from federator.planning.scheduling.model_arrays import Floats, ModelArrays, numbers_of
 from federator.planning.scheduling.opportunity_cost import Displacing
 from federator.planning.scheduling.rental_arrays import Cases, cases_of
+from federator.planning.world.model_arrays import Floats, ModelArrays, numbers_of
 from federator.planning.world.prices import Cost
 from federator.planning.world.problem import World
 

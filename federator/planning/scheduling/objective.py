@@ -19,8 +19,8 @@ from federator.planning.rules.caps import Caps
 from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.scheduling.forecast import home_forecast
 from federator.planning.scheduling.list_schedule import carry_out
-from federator.planning.scheduling.model_arrays import Floats
 from federator.planning.scheduling.opportunity_cost import Displacing
+from federator.planning.world.model_arrays import Floats
 from federator.planning.world.prices import Cost
 from federator.planning.world.problem import World
 

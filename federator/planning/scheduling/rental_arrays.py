@@ -10,7 +10,7 @@ import numpy as np
 from federator.planning.kernels import tables as t
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import BurstCandidate
-from federator.planning.scheduling.model_arrays import ModelArrays
+from federator.planning.world.model_arrays import ModelArrays
 
 RANGES = ["first_case", "last_case", "first_required", "last_required"]
 
@@ -42,21 +42,25 @@ def tabulate(numbers: ModelArrays, bursting: Bursting | None) -> Cases:
     ranges = np.zeros((len(world.jobs), len(RANGES)), dtype=np.int64)
     rows: list[tuple[int, float, float, float]] = []
     later: dict[int, BurstCandidate] = {}
-    speakers: dict[tuple[int, int], int] = {}
+    speakers: dict[object, int] = {}
     speaker = list(range(len(world.jobs)))
     first_way = numbers.classes["first_way"].tolist()
+    for index, job in enumerate(world.jobs if bursting is not None else ()):
+        assert bursting is not None, "there is one"
+        if world.offers(job) and not bursting.no_need(job):
+            equivalence_class = bursting.equivalence_class(job)
+            alike = index if equivalence_class is None else (numbers.klass[index], equivalence_class)
+            speaker[index] = speakers.setdefault(alike, index)
+    if bursting is not None:
+        bursting.weigh([world.jobs[index] for index in speakers.values()])
     for index, job in enumerate(world.jobs if bursting is not None else ()):
         assert bursting is not None, "there is one"
         first = first_way[numbers.klass[index]]
         for place in world.leases(job):
             usable[index, numbers.way(index, place) - first] = bursting.may_use_lease(job, place)
-        if not world.offers(job) or bursting.no_need(job):
-            continue
-        equivalence_class = bursting.equivalence_class(job)
-        if equivalence_class is not None:
-            speaker[index] = speakers.setdefault((numbers.klass[index], equivalence_class), index)
-            if speaker[index] != index:
-                continue
+    for index in speakers.values():
+        assert bursting is not None, "else nobody asks"
+        job, first = world.jobs[index], first_way[numbers.klass[index]]
         found = bursting.cases(job)
         ways = [numbers.way(index, case.place) for case in found]
         rentable[index, [way - first for way in ways]] = 1

@@ -6,7 +6,7 @@ import pytest
 
 from federator.model.capacity import Market
 from federator.planning.places.interruption_rate import MOST_EXPECTED, PRIOR_RATE_H, Watched, rework
-from federator.planning.scheduling.model_arrays import numbers_of
+from federator.planning.world.model_arrays import numbers_of
 from federator.planning.world.problem import World
 from tests.support.worlds import a_job, a_world, an_offer, bursting
 

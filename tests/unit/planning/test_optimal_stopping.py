@@ -2,9 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from federator.planning.rentals.optimal_stopping import AtHome, Rented, put_off_s
+from federator.model.snapshot import JobView
+from federator.planning import kernels
+from federator.planning.world.chances import spread_of
 from tests.support.worlds import HOUR, NOW, a_job
 
 UNSURE = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1.35 * 1.67}
@@ -12,12 +15,20 @@ UNSURE = {"run_s": HOUR, "run_low_s": HOUR / 1.35 / 1.67, "run_high_s": HOUR / 1
 BOOT_S = 540.0
 SPARE_S = 3 * HOUR
 """So long until a rented run of an hour would just meet the deadline."""
-RENTED = Rented(NOW + BOOT_S, HOUR, 10.0)
+RENT_USD = 10.0
 
 
 def waits_s(value_usd: float, ahead_s: float, **fields: float) -> float:
     job = a_job("one", deadline_at=NOW + SPARE_S + BOOT_S + HOUR, **(fields or UNSURE))
-    return put_off_s(job, NOW, AtHome(ahead_s, HOUR), RENTED, value_usd, SPARE_S)
+    return put_off_s(job, ahead_s, value_usd)
+
+
+def put_off_s(job: JobView, ahead_s: float, value_usd: float, later_s: float = 0.0) -> float:
+    """As it is said so much later, when nothing has changed but the time."""
+    told = (
+        job.deadline_at, *spread_of(job), ahead_s - later_s, HOUR, NOW + BOOT_S + later_s, HOUR, RENT_USD, value_usd, SPARE_S - later_s,
+    )  # fmt: skip
+    return float(kernels.put_off_s(NOW + later_s, *(np.array([each], dtype=np.float64) for each in told))[0])
 
 
 def test_a_run_that_is_certain_is_rented_for_as_late_as_is_safe() -> None:
@@ -42,9 +53,6 @@ def test_the_sooner_home_may_be_free_the_longer_it_is_waited_for() -> None:
 @pytest.mark.parametrize("value_usd", [30.0, 100.0, 500.0])
 def test_when_that_moment_has_come_it_is_still_the_moment(value_usd: float) -> None:
     job = a_job("one", deadline_at=NOW + SPARE_S + BOOT_S + HOUR, **UNSURE)
-    found = put_off_s(job, NOW, AtHome(8 * HOUR, HOUR), RENTED, value_usd, SPARE_S)
+    found = put_off_s(job, 8 * HOUR, value_usd)
     assert 0.0 < found < SPARE_S
-    rented = RENTED._replace(start_at=RENTED.start_at + found)
-    assert (
-        put_off_s(job, NOW + found, AtHome(8 * HOUR - found, HOUR), rented, value_usd, SPARE_S - found) == 0.0
-    )
+    assert put_off_s(job, 8 * HOUR, value_usd, found) == 0.0

@@ -1,18 +1,22 @@
-"""Rentals for what is planned in time at home but may be late, as the checker has them; and what is said at once of jobs, or of offers, that are alike."""
+"""Rentals for what is planned in time at home but may be late, as the checker has them; what is said at once of jobs that are alike, and of all rentals."""
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from federator.model.capacity import Shape
 from federator.model.datasets import DatasetRule, Link, LinkRule, Spot
 from federator.model.jobs import Input
 from federator.model.plans import Rent
-from federator.model.rules import Filter, PoolSelector
 from federator.model.snapshot import JobView
 from federator.planning.checks import check
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.rentals.burst import Bursting
-from federator.planning.rentals.candidate import BurstCandidate, BurstRejection
+from federator.planning.rentals.candidate import BurstRejection
+from federator.planning.rentals.economics import Economics, Rented
 from federator.planning.scheduling.forecast import home_forecast
+from federator.planning.scheduling.objective import Evaluator
 from federator.planning.wording.told import told_waiting, words
 from federator.planning.world.problem import World
 from tests.support.worlds import HOUR, NOW, a_job, a_pool, a_world, an_offer, bursting, busy
@@ -53,28 +57,31 @@ def test_of_jobs_that_are_alike_each_is_told_to_have_itself_approved() -> None:
     assert all(f"approve {job}" in change for job, change in said.items()), said
 
 
-class _Counting(Bursting):
-    """Keeps what it is asked under which policy."""
+def test_what_all_jobs_could_rent_is_weighed_at_once_and_each_as_it_would_be_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    whole = Economics.all_of
 
-    asked: ClassVar[list[tuple[str, int]]] = []
+    def counted(self: Economics, jobs: Sequence[JobView]) -> list[dict[int, Rented]]:
+        asked.append(len(jobs))
+        return whole(self, jobs)
 
-    def under(self, permit: Filter, job: JobView, place: int) -> BurstCandidate | BurstRejection:
-        self.asked.append((permit.policy, place))
-        return super().under(permit, job, place)
-
-
-def test_of_offers_that_are_alike_one_is_asked_about_and_each_has_its_own_case() -> None:
-    policies = [bursting(site, pools=PoolSelector(sites=(site,))) for site in ("eu", "us")]
-    offers = [an_offer(f"{site}/{n}", site=site) for site in ("eu", "us") for n in range(3)]
-    offers.append(an_offer("eu/dear", site="eu", price_usd_h=20.0))
-    for inputs, asked in (((), 3), ((DATA,), 7)):  # what data is moved to depends on where it is
-        job = a_job(deadline_at=NOW + 2 * HOUR, value_usd=500.0, inputs=inputs)
-        world = World(a_world([job], offers=offers, rules=[*policies, *DATA_RULES]))
-        counting = _Counting(world, home_forecast(world))
-        counting.asked.clear()
-        for place in world.offers(world.jobs[0]):
-            at, case = world.places[place], counting.case(world.jobs[0], place)
-            alone = Bursting(world, counting.home).case(world.jobs[0], place)
-            assert isinstance(case, BurstCandidate)
-            assert (case, case.place, case.policy) == (alone, place, at.site)
-        assert len(counting.asked) == asked
+    offers = [
+        an_offer(f"{site}/{n}", site=site, price_usd_h=2.0 + n) for site in ("eu", "us") for n in range(3)
+    ]
+    given = [((), 1.3), ((), 2.0), ((DATA,), 2.0), ((DATA,), 9.0)]
+    jobs = [
+        a_job(f"job-{number}", deadline_at=NOW + hours * HOUR, value_usd=100.0, inputs=inputs, **UNSURE)
+        for number, (inputs, hours) in enumerate(given)
+    ]
+    world = World(a_world(jobs, offers=offers, rules=[bursting(), *DATA_RULES]))
+    evaluator = Evaluator(world)
+    monkeypatch.setattr(Economics, "all_of", counted)
+    evaluator.score({})
+    assert asked == [len(jobs)]
+    for job in world.jobs:
+        for place in world.offers(job):
+            alone = Bursting(world, evaluator.home)
+            assert evaluator.bursting.case(job, place) == alone.case(job, place)
+            assert alone.case(job, place) == alone.under(bursting(), job, place)

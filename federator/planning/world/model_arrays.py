@@ -59,8 +59,8 @@ class ModelArrays:
         self.world = world
         self.index = {job.id: number for number, job in enumerate(world.jobs)}
         """Where a job stands in the published order."""
-        numbers = {key: number for number, key in enumerate(world.alike)}
-        self.klass = [numbers[world.key(job)] for job in world.jobs]
+        self._class_number = {key: number for number, key in enumerate(world.alike)}
+        self.klass = [self._class_number[world.key(job)] for job in world.jobs]
         """Of each job."""
         self.heads = [members[0] for members in world.alike.values()]
         """The first job of each class."""
@@ -88,6 +88,18 @@ class ModelArrays:
         """The way of a job (by its index) by a choice that is open to it; -1 where it is not."""
         known = self._way_of[self.klass[job]]
         return int(known[place]) if place < len(known) else -1
+
+    def rented_ways(self, job: JobView) -> Records:
+        """Those by which a job could run on what is rented or offered: leases, then offers."""
+        klass = self._class_number.get(self.world.key(job))
+        if klass is None:
+            return self.ways_by(job, (*self.world.leases(job), *self.world.offers(job)))
+        first, last = self.classes["first_way"][klass], self.classes["last_way"][klass]
+        return self.ways[first + len(self.world.home(job)) : last]
+
+    def ways_by(self, job: JobView, choices: Sequence[int]) -> Records:
+        """The ways of any job by these choices, open or not."""
+        return _Options(self.world, [job], np.zeros(len(choices), dtype=np.int64), _ints(choices)).ways()
 
     def _most_forms(self) -> int:
         """Of any job, beside the first."""
