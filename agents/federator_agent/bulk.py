@@ -49,7 +49,7 @@ class Bulk:
 
     async def spec(self, spec_hash: str) -> bytes:
         """A spec's bytes. Raises `NotFound` and other `Permanent`."""
-        return await self._repeat("GET", f"/specs/{spec_hash}", REPORTS)
+        return await self._get(f"/specs/{spec_hash}")
 
     async def blob(self, blob_hash: str, into: Path) -> None:
         """Fetch a blob into a file, checked against its name. Raises `Permanent`; a transfer that was cut goes on."""
@@ -57,7 +57,7 @@ class Bulk:
 
     async def inputs(self, placement: str) -> tuple[tuple[OutputArchive, ...], ...]:
         """Where the outputs of others are that a placement reads. Raises `Permanent`."""
-        answer = await self._repeat("GET", f"/inputs/{placement}", REPORTS)
+        answer = await self._get(f"/inputs/{placement}")
         return _read_answer(answer, PlacementInputs).found
 
     async def input(self, placement: str, job: str, digest: str, into: Path) -> None:
@@ -70,9 +70,18 @@ class Bulk:
         """Append to the dispatcher's copy of a log, and say when that was written; compressed, where the dispatcher takes it so. Raises `Permanent`."""
         headers = {TIMES_HEADER: times_text(times)} if times else {}
         path = f"/logs/{placement}/{rank}?offset={offset}"
-        if ZIPPED_LOGS in self._link.takes and len(data) > LEAST_ZIPPED_BYTES:
-            path, data = f"{path}&zipped=true", await asyncio.to_thread(gzip.compress, data, mtime=0)
-        return _read_answer(await self._repeat("PUT", path, LOGS, data, headers), LogLength)
+
+        async def once() -> bytes:
+            await self.use.until_logs_may_move()
+            await (
+                self._link.ticket()
+            )  # of the dispatcher that is meant by what it takes: another may be older
+            if ZIPPED_LOGS in self._link.takes and len(data) > LEAST_ZIPPED_BYTES:
+                zipped = await asyncio.to_thread(gzip.compress, data, mtime=0)
+                return await self._ask("PUT", f"{path}&zipped=true", LOGS, zipped, headers)
+            return await self._ask("PUT", path, LOGS, data, headers)
+
+        return _read_answer(await self._until_answered(f"PUT {path}", once), LogLength)
 
     async def put_outputs(self, placement: str, archive: Path) -> None:
         """Bring an archive of outputs home; what was cut goes on. Raises `Permanent`."""
@@ -83,6 +92,7 @@ class Bulk:
         async def once() -> None:
             nonlocal damaged
             await self.use.until_bulk_may_move(size)
+            await self._link.ticket()
             if RESUMING not in self._link.takes:
                 await self._ask("PUT", path, BULK, self._stream(archive, size))
                 return
@@ -167,22 +177,9 @@ class Bulk:
                 self.use.count(BULK, sent=len(chunk))
                 await self.use.bulk_moved(len(chunk), size)
 
-    async def _repeat(
-        self,
-        method: str,
-        path: str,
-        kind: str,
-        data: bytes | None = None,
-        headers: Mapping[str, str] = MappingProxyType({}),
-    ) -> bytes:
-        """Ask until there is an answer. Each time, logs wait for their part of the budget."""
-
-        async def once() -> bytes:
-            if kind == LOGS:
-                await self.use.until_logs_may_move()
-            return await self._ask(method, path, kind, data, headers)
-
-        return await self._until_answered(f"{method} {path}", once)
+    async def _get(self, path: str) -> bytes:
+        """Ask until there is an answer."""
+        return await self._until_answered(f"GET {path}", lambda: self._ask("GET", path, REPORTS, None))
 
     async def _until_answered(self, what: str, once: Callable[[], Awaitable[T]]) -> T:
         """Try until it is answered. A ticket that is not good any more is that of a session which is about to be replaced."""

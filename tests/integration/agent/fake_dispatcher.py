@@ -19,6 +19,7 @@ from federator.wire.link import (
     GPU_USE,
     PATH,
     SAMPLES,
+    ZIPPED_LOGS,
     Challenge,
     Desired,
     DesiredAck,
@@ -297,6 +298,8 @@ class FakeDispatcher:
         data = await request.read()
         self.log_bytes += len(data)
         if request.query.get("zipped") == "true":
+            if ZIPPED_LOGS not in self.takes:
+                return web.json_response({"detail": "there is no ?zipped"}, status=400)
             data = gzip.decompress(data)
         if int(request.query["offset"]) == len(kept):
             kept.extend(data[: len(data) // 2] if self.fail_logs else data)

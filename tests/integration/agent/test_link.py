@@ -48,6 +48,24 @@ async def test_logs_are_compressed_on_the_way_to_a_dispatcher_that_takes_them_so
     assert dispatcher.log_bytes < len(dispatcher.log("p1")) / 2
 
 
+async def test_a_log_goes_on_as_it_is_to_an_older_dispatcher_that_takes_its_place(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    older, dispatcher.takes = dispatcher.takes, (*dispatcher.takes, ZIPPED_LOGS)
+    dispatcher.fail_logs = 10_000
+    sessions = dispatcher.sessions
+    await dispatcher.cut()
+    await dispatcher.until(lambda: dispatcher.sessions > sessions)
+    await dispatcher.want(entry("p1", dispatcher.spec(run="seq 1 200000")))
+    await dispatcher.until(lambda: dispatcher.log_bytes)
+    await dispatcher.stop()
+    dispatcher.takes, dispatcher.fail_logs = older, 0
+    dispatcher.sessions += 1  # the ticket of the one before is worth nothing here
+    await dispatcher.start()
+    await dispatcher.ended("p1")
+    assert dispatcher.log("p1") == "".join(f"{number}\n" for number in range(1, 200_001))
+
+
 async def test_a_new_store_is_told_everything_again_and_the_old_one_is_not_gone_back_to(
     dispatcher: FakeDispatcher, agent: AgentProcess
 ) -> None:

@@ -141,6 +141,7 @@ class LostAnswers:
         self.came: list[tuple[float, int]] = []
         self.addresses = self.way = self
         self.present = ""
+        self.takes: tuple[str, ...] = ()
 
     async def ticket(self) -> str:
         """Of the session."""
