@@ -30,7 +30,7 @@ FOLDERS = (
 )
 MADE = ("NAME", "…", "*", "{", "<")
 """A path with one of these stands for many."""
-LABELS = ("federator/agent", "federator/status")
+LABELS = ("federator/agent", "federator/rented", "federator/status")
 """They look like paths: labels of Kubernetes."""
 
 

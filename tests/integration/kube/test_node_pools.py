@@ -1,4 +1,4 @@
-"""Machines that are pods of a real cluster, from submission to bill: with the rights that the guide gives, on a node that is there when the test says so. The node is this machine."""
+"""Machines that are pods of a real cluster, from submission to bill: with the rights that the manifest gives, on a node that is there when the test says so. The node is this machine."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ from tests.testbeds.kubernetes.node import NODE
 from tests.testbeds.kubernetes.shared import Bed
 from tests.testbeds.required import need
 
-GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "use-node-pools.md"
+MANIFEST = Path(__file__).parents[3] / "deploy" / "kubernetes" / "federator-node-pools.yaml"
 MACHINES = "federator-machines"
 PODS = f"/api/v1/namespaces/{MACHINES}/pods"
 POOL = "federator.test/pool"
@@ -100,10 +100,9 @@ class PoolFederation(Federation):
 
 @pytest.fixture
 def kubeconfig(testbed: Bed, tmp_path: Path) -> Path:
-    """Of an account with the rights that the guide gives, and no others."""
+    """Of an account with the rights that the manifest gives, and no others."""
     need("" if testbed.node else "the node must be this machine")
-    text = GUIDE.read_text().partition("```yaml\n")[2].partition("```")[0]
-    for document in yaml.safe_load_all(text):
+    for document in yaml.safe_load_all(MANIFEST.read_text()):
         testbed.admin.apply(document)
     accounts = f"/api/v1/namespaces/{MACHINES}/serviceaccounts"
     wait_until(lambda: testbed.admin.find(f"{accounts}/default"), "the account of pods")
