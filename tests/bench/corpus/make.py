@@ -27,7 +27,7 @@ from federator.solving.inline import InlineSolver
 from tests.bench.solver.instances import Instance, Parameters
 from tests.bench.solver.measure import CHURN, Outlooks, Report, line_of, windowed
 from tests.lab.comparison.cases import LOADS, all_cases, jobs_of, world_of
-from tests.lab.faults.plan import draw
+from tests.lab.faults.drawing import draw
 from tests.lab.faults.running import play_plan
 from tests.properties.planning.test_each_kind_of_constraint import KINDS
 from tests.scenarios.reading import scenarios

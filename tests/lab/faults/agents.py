@@ -14,17 +14,20 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.model.sites import SiteReport
 from federator.wire import link
+from federator.wire.needs import DATA, OUTPUTS
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lent_capacity import Site
 from federator_agent.core.machine import next_wake_boot_s, step
 from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
+from federator_agent.staging_errors import StagingError
+from tests.lab.faults.data import Data
 from tests.lab.faults.dispatchers import Dispatcher
 from tests.lab.faults.fault_profile import Trouble
 from tests.lab.faults.hosts import Host
 from tests.lab.faults.links import Bulk, Link
 from tests.lab.faults.nonsense import all_free, nonsense
-from tests.lab.faults.processes import Process
+from tests.lab.faults.processes import Process, unwind
 from tests.lab.faults.ranks import RealRank
 from tests.lab.faults.scene import Scene
 
@@ -55,10 +58,12 @@ class AgentLife:
         self._alarm: asyncio.TimerHandle | None = None
         self.link = Link(host, process, scene, dispatchers, self)
         self._staging: dict[str, asyncio.Task[None]] = {}
+        self._data = Data(host, scene, self.link.server, self.link.ticket) if scene.has_data else None
 
     def _first_state(self) -> State:
         """Before anything is remembered."""
-        return State(site=Site(name=self.host.plan.site, pools=(self.host.pool,)), self_fencing=True)
+        site = Site(name=self.host.plan.site, pools=(self.host.pool,))
+        return State(site=site, self_fencing=True, abilities=(DATA, OUTPUTS))
 
     def begin(self) -> None:
         """Remember, look at what is left of the life before, and dial. Runs in the process."""
@@ -74,8 +79,10 @@ class AgentLife:
         self.process.spawn(self._reports(), "reports")
 
     def die(self) -> None:
-        """Its process is dead: the other end of its link notices."""
+        """Its process is dead: the other end of its link notices, and files that it had locked are free."""
         self.link.hang_up()
+        for task in self._staging.values():
+            unwind(task)
 
     # -- the machine --------------------------------------------------------------------------------------------------
 
@@ -156,6 +163,8 @@ class AgentLife:
                 self.process.spawn(self._collect(record), "collect")
             case do.Discard(placement):
                 self.host.discard(placement)
+                if self._data is not None:
+                    self._data.discard(placement)
 
     def _note(self, changes: Sequence[Change]) -> None:
         """What this member's disk says that it holds, and that it ends."""
@@ -204,6 +213,15 @@ class AgentLife:
     async def _stage(self, record: Record) -> None:
         placement = record.entry.placement
         await asyncio.sleep(self.host.plan.staging_s * self._chance.uniform(0.5, 1.5))
+        if self._data is not None:
+            try:
+                await self._data.bring(record, self._state.spec(record))
+            except StagingError as error:
+                self._staging.pop(placement, None)
+                self.tell(
+                    ev.StagingFailed(placement, error.cause, error.message, error.exit_code, error.status)
+                )
+                return
         self._staging.pop(placement, None)
         if self._profile.draw(self._chance, self.host.member, Trouble.STAGING_FAILS):
             self.tell(ev.StagingFailed(placement, Cause.STAGING, "the disk does not take it"))
@@ -212,6 +230,8 @@ class AgentLife:
 
     def _start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         placement = record.entry.placement
+        if self._data is not None:
+            self._data.read(record, spec)
         for slot in record.slots:
             if slot.rank not in ranks:
                 continue
@@ -259,8 +279,10 @@ class AgentLife:
     async def _collect(self, record: Record) -> None:
         """Logs and outputs go home, however long nobody is there."""
         await asyncio.sleep(COLLECTING_S)
-        await self.link.ask(Bulk.take)
-        self.tell(ev.Collected(record.entry.placement))
+        if self._data is None:
+            await self.link.ask(Bulk.take)
+        detail = "" if self._data is None else await self._data.collect(record, self._state.spec(record))
+        self.tell(ev.Collected(record.entry.placement, detail))
 
     # -- the link -----------------------------------------------------------------------------------------------------
 

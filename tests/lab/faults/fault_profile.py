@@ -27,6 +27,8 @@ class Trouble(StrEnum):
     SOLD_OUT = "sold out"
     LIES = "reports of capacity that is not there"
     STAGING_FAILS = "staging that fails"
+    TEAR = "transfers that are torn"
+    DAMAGE = "transfers that are damaged"
     CLUSTER_BUSY = "cluster that starts jobs late"
     CLUSTER_REFUSES = "cluster whose quota is used up"
     CLUSTER_SILENT = "cluster that does not answer"

@@ -5,6 +5,7 @@ real host with the `local` runtime, a rank's directory says whether it was ever 
 ends it in time, whether there is an agent or not.
 """
 
+import shutil
 from collections.abc import Callable
 
 import msgspec
@@ -13,9 +14,10 @@ from federator.model.jobs import JobSpec
 from federator_agent.core.lent_capacity import HostPool, Slot
 from federator_agent.core.state import Change, Record
 from tests.lab.faults.clocks import MachineClock
-from tests.lab.faults.plan import HostPlan
+from tests.lab.faults.plan import HostPlan, LinkPlan
 from tests.lab.faults.ranks import RealRank
 from tests.lab.faults.scene import Scene
+from tests.lab.faults.transfers import LinkMeter
 
 SAVING_S = (1.0, 8.0)
 """A rank that is asked to end has saved itself within that time."""
@@ -80,6 +82,11 @@ class Host:
             gpus_per_node=plan.gpus,
             cpus_milli_per_node=CPUS_MILLI,
             memory_mib_per_node=MEMORY_MIB,
+        )
+        self.folder = scene.folder / plan.member
+        """Its disk, in worlds with data."""
+        self.meter = (
+            LinkMeter(plan.member, plan.link or LinkPlan(), self.clock, scene) if scene.has_data else None
         )
         self.on_end: Callable[[RealRank], None] | None = None
         self.gone = False
@@ -152,6 +159,8 @@ class Host:
         self.disk.renewed = None
         if wiped:
             self.disk.wipe()
+            if self.meter is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
             self._wiped_s = self._loop.time()
             self._truth.forgotten(self.member)
             self._ranks.clear()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tests.lab.faults.clocks import MachineClock
 from tests.lab.faults.clusters import Cluster
+from tests.lab.faults.data import lose_what_is_kept
 from tests.lab.faults.plan import FaultKind, InjectedFault
 from tests.lab.faults.processes import Process
 from tests.lab.faults.world import World
@@ -98,6 +99,10 @@ def _vanish(world: World, fault: InjectedFault) -> None:
         world.cloud.lose(living[fault.steps % len(living)])
 
 
+def _tidy(world: World, fault: InjectedFault) -> None:
+    lose_what_is_kept(world.hosts[fault.who].folder)
+
+
 def _strike(world: World, fault: InjectedFault) -> None:
     host = world.hosts[fault.who]
     assert isinstance(host, Cluster)
@@ -124,6 +129,7 @@ _INJECTED: dict[FaultKind, Callable[[World, InjectedFault], None]] = {
     FaultKind.INTERRUPT: _interrupt,
     FaultKind.VANISH: _vanish,
     FaultKind.NONSENSE: _nonsense,
+    FaultKind.TIDY: _tidy,
     FaultKind.EVICT: _strike,
     FaultKind.REQUEUE: _strike,
     FaultKind.FORGET: _strike,

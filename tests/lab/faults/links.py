@@ -56,6 +56,7 @@ class Link:
         self._connection: Connection | None = None
         self._up = asyncio.Event()
         self._ticket = ""
+        self._server = self._dispatchers[0]
 
     def say(self, message: link.Up) -> None:
         """Send it, if there is a session."""
@@ -70,6 +71,15 @@ class Link:
         """Close the session."""
         if self._connection is not None:
             self._connection.abandoned_by(self._host.member)
+
+    async def ticket(self) -> str:
+        """Of the session, once there is one."""
+        await self._up.wait()
+        return self._ticket
+
+    def server(self) -> Dispatcher:
+        """Whom the session is with, or was."""
+        return self._server
 
     async def ask(self, ask: Callable[["Bulk"], object]) -> bytes:
         """A request beside the session, with its ticket; again until it is answered. Raises `Permanent`."""
@@ -146,6 +156,7 @@ class Link:
         if not self._listener.acceptable(welcome.incarnation, welcome.term):
             return link.Refusal("old-term", f"term {welcome.term} is one of before", OLD_TERM_PAUSE_S)
         self._ticket = welcome.ticket
+        self._server = next(each for each in self._dispatchers if each.name == connection.server)
         self._up.set()
         self._journal.note(self._host.member, f"has a session with {connection.server}, term {welcome.term}")
         self._listener.tell(ev.LinkUp(welcome.incarnation, welcome.term, asked_boot_s, self._host.member))

@@ -88,10 +88,10 @@ class Process:
         """Let its abandoned tasks go, so that nothing complains of them. Called when the simulation is over."""
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            _unwind(task)
+            unwind(task)
 
 
-def _unwind(task: asyncio.Task[Any]) -> None:
+def unwind(task: asyncio.Task[Any]) -> None:
     """End a coroutine that will never be resumed; what it still wants to wait for in its `finally` is not granted."""
     coroutine = task.get_coro()
     for _ in range(100):

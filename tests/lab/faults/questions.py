@@ -112,6 +112,7 @@ class Questions:
             and (job.not_before_at or 0.0) < now_at - 60.0
             and job.resume_site is None  # it goes on from what it saved, there and nowhere else
             and job.deadline_at is None
+            and not plans[job.name].reads  # it follows another
         ]
 
     def _idle_for(self, job: Job) -> list[str]:

@@ -4,14 +4,18 @@ import asyncio
 import contextlib
 import gc
 import logging
+import random
+import shutil
 import time
+import warnings
 from collections.abc import Callable
 
 import msgspec
 
 from federator.simulation.overhearing import overheard
+from tests.lab.faults.drawing import SMALL, Size, draw
 from tests.lab.faults.injection import calm, inject, processes
-from tests.lab.faults.plan import SETTLED_S, SMALL, Plan, Size, draw
+from tests.lab.faults.plan import SETTLED_S, Plan
 from tests.lab.faults.processes import FaultLoop
 from tests.lab.faults.questions import Questions
 from tests.lab.faults.truth import Finding
@@ -48,10 +52,12 @@ def play(seed: int, tell: Callable[[str], None] | None = None, size: Size = SMAL
 def play_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Outcome:
     """Play a plan."""
     gc.set_threshold(*GC_THRESHOLD)
+    random.seed(plan.seed)  # pauses between attempts of the product's are drawn by no other chance
     began_s = time.process_time()
     loop = FaultLoop()
     world = World(plan, loop, tell)
-    with overheard(_Errors(world)):
+    with overheard(_Errors(world)), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # who is killed leaves files open
         try:
             loop.run_until_complete(_play(world))
         finally:
@@ -121,10 +127,14 @@ def _bury(world: World) -> None:
     for process in (*world.graves, *processes(world)):
         process.alive = False
         process.bury()
+    if world.scene.has_data:
+        shutil.rmtree(world.scene.folder)
     for task in asyncio.all_tasks(world.loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         with contextlib.suppress(BaseException):
             task.get_coro().close()
+    if world.scene.has_data:
+        gc.collect()
 
 
 class _Errors(logging.Handler):

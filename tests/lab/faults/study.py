@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.lab.faults.plan import SMALL, Size
+from tests.lab.faults.drawing import SMALL, Size
 from tests.lab.faults.running import Outcome, play
 
 

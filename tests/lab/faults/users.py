@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from federator.kernel.errors import Conflict, FederatorError, Invalid, NotFound, Transient
 from federator.model.arrays import Indices
 from federator.model.identity import Caller, Role
-from federator.model.jobs import Accelerators, Checkpoint, JobSpec, JobStatus, Resources, Retry
+from federator.model.jobs import Accelerators, Checkpoint, InputFrom, JobSpec, JobStatus, Resources, Retry
 from federator.model.series import Overlap, Recurrence
 from federator.simulation.virtual_time import ORIGIN_AT
 from federator.wire.every import Repeated
 from federator.wire.http import JobPatch
 from federator.wire.jobfile import JobRequest, read_job, read_job_document
 from federator.wire.yamltext import read_document
+from tests.lab.faults.data import INPUT, OUTPUT
 from tests.lab.faults.dispatchers import Dispatcher
 from tests.lab.faults.plan import Deed, JobPlan, SeriesPlan
 from tests.lab.faults.scene import Scene
@@ -66,8 +67,9 @@ class Users:
         """Submit a job at its time, and see to it afterwards."""
         await asyncio.sleep(job.submit_s)
         self.patient += 1
-        now_at = ORIGIN_AT + asyncio.get_running_loop().time()
-        request = _request(job, now_at)
+        request = _request(job, ORIGIN_AT + asyncio.get_running_loop().time())
+        if job.reads:
+            request = _reading(request, await self._id_of(job.reads))
 
         async def ask(server: Dispatcher) -> tuple[str, ...]:
             core = server.serving()
@@ -76,6 +78,11 @@ class Users:
 
         try:
             ids = await self.ask(ask)
+        except Invalid as error:  # it came when the one that it reads had ended, and left nothing
+            if not job.reads:
+                raise
+            self._journal.note("user", f"{job.name} is refused: {error.message[:60]}")
+            return
         finally:
             self.patient -= 1
         self._journal.note("user", f"{job.name} is accepted: {', '.join(each[-6:] for each in ids)}")
@@ -83,6 +90,14 @@ class Users:
             self._truth.accepted[job_id] = job
         for deed in job.deeds:
             self._network.loop.create_task(self._do(self._chance.choice(ids), deed))
+
+    async def _id_of(self, name: str) -> str:
+        """Of a job, once it is accepted."""
+        while True:
+            for job_id, plan in self._truth.accepted.items():
+                if plan.name == name:
+                    return job_id
+            await asyncio.sleep(SOON_S)
 
     async def submit_series(self, series: SeriesPlan) -> None:
         """Submit a job that comes again and again, and see to it afterwards."""
@@ -213,6 +228,11 @@ def _repeated(series: SeriesPlan, start_at: float) -> JobRequest:
     return replace(request, repeated=Repeated(every, msgspec.json.encode(file).decode()))
 
 
+def _reading(request: JobRequest, source: str) -> JobRequest:
+    spec = replace(request.spec, inputs_from=(InputFrom(job=source, name=INPUT),))
+    return replace(request, spec=spec, after=(source,))
+
+
 def _request(job: JobPlan, now_at: float) -> JobRequest:
     spec = JobSpec(
         name=job.name,
@@ -223,6 +243,8 @@ def _request(job: JobPlan, now_at: float) -> JobRequest:
         checkpoint=Checkpoint(grace_s=job.grace_s) if job.checkpoints or job.grace_s != 30.0 else None,
         retry=Retry(on=("preemption", "error"), max=job.retries, backoff_s=30.0) if job.retries else Retry(),
     )
+    if job.output_bytes:
+        spec = replace(spec, outputs=(OUTPUT,))
     if job.stop_within_s is not None:
         spec = replace(spec, stop_within_s=job.stop_within_s)
     return JobRequest(

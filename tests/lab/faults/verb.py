@@ -44,7 +44,7 @@ def faults(
         Print everything that happens. The same seed prints the same bytes.
     """
     from federator.cli.exits import FAILED, OK
-    from tests.lab.faults.plan import LARGE, SMALL
+    from tests.lab.faults.drawing import LARGE, SMALL
     from tests.lab.faults.running import play
     from tests.lab.faults.study import outcomes, story
 

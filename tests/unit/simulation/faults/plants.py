@@ -22,6 +22,7 @@ from federator.model import series
 from federator.model.placements import Order, PlacementReport, PlacementStatus
 from federator.model.rules import CapRow, CapUnit
 from federator.ports import Transaction
+from federator_agent import bulk, link_use
 from federator_agent.core import admission, machine, transition
 from federator_agent.core.capacity_report import free_now
 from federator_agent.core.instructions import FindRanks, Persist, StartRanks
@@ -29,7 +30,7 @@ from federator_agent.kube import pod_status
 from federator_agent.slurm import fates
 from federator_policies.documents import compile_set
 from tests.lab.faults import agents, clusters, dispatchers
-from tests.lab.faults.plan import draw
+from tests.lab.faults.drawing import draw
 from tests.lab.faults.running import play_plan
 from tests.lab.faults.truth import Finding
 
@@ -254,6 +255,26 @@ def believe_a_pod_that_was_drained(patch: Patch) -> None:
     patch.setattr(pod_status, "_ended_well", lambda _pod, at: pod_status.End(at, 0))
 
 
+def take_what_arrives_damaged(patch: Patch) -> None:
+    """What an agent fetches is not compared with its hash."""
+
+    async def fetch(self: Any, path: str, blob_hash: str, into: Any) -> None:
+        del blob_hash
+        into.write_bytes(await self._repeat("GET", path, link_use.BULK))
+
+    patch.setattr(bulk.Bulk, "_fetch", fetch)
+
+
+def overrun_a_byte_budget(patch: Patch) -> None:
+    """Logs do not wait for their part of the budget of a metered link."""
+    patch.setattr(link_use.LinkUse, "_wait_s", lambda _self, _kind: 0.0)
+
+
+def move_bulk_at_any_hour(patch: Patch) -> None:
+    """What is large does not wait for its hours."""
+    patch.setattr(link_use.LinkUse, "_may_move", lambda _self, _size_bytes: True)
+
+
 class Plant(NamedTuple):
     """What is planted, and the first seed, from 0 on, that finds it."""
 
@@ -283,6 +304,9 @@ PLANTS: tuple[Plant, ...] = (
     Plant(ignore_a_change_of_policies, 6),
     Plant(take_what_a_cluster_lost_for_done, 12),
     Plant(believe_a_pod_that_was_drained, 14),
+    Plant(take_what_arrives_damaged, 6),
+    Plant(overrun_a_byte_budget, 2),
+    Plant(move_bulk_at_any_hour, 6),
 )
 
 

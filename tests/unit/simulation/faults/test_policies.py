@@ -4,7 +4,7 @@ from federator.model.rules import CapRow, CapUnit, GuaranteeRow, Opening
 from federator.planning.rules.openings import takes_work
 from federator.simulation.virtual_time import ORIGIN_AT
 from federator_policies.documents import compile_set, load
-from tests.lab.faults.plan import draw
+from tests.lab.faults.drawing import draw
 
 SETS = [policies for seed in range(200) for policies in draw(seed).policy_sets]
 

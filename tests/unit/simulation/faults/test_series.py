@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from federator.kernel.quantities import parse_instant
 from federator.model.series import Series
 from tests.lab.faults import running
-from tests.lab.faults.plan import JobPlan, SeriesPlan, draw
+from tests.lab.faults.drawing import draw
+from tests.lab.faults.plan import JobPlan, SeriesPlan
 from tests.lab.faults.world import World
 
 EVERY_S, TIMES = 1800.0, 16

@@ -9,7 +9,7 @@ from federator.control.record import batches
 from federator.control.record.records import Changes
 from federator.control.turns.committer import Committer
 from federator.kernel.errors import TooLarge
-from tests.lab.faults.plan import draw
+from tests.lab.faults.drawing import draw
 from tests.lab.faults.running import Outcome, play_plan
 
 
