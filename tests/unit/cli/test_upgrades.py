@@ -68,7 +68,7 @@ def test_it_stops_where_one_fails_and_goes_on_with_the_rest_when_run_again(
 
 
 def test_a_host_that_does_not_come_back_in_that_version_has_failed(federator: Command, done: Path) -> None:
-    ran = federator("site", "upgrade", NEW, "--within", "10ms", "--site", "store-1", "--", "true")
+    ran = federator("site", "upgrade", NEW, "--within", "10ms", "--site", "store-1")
     assert ran.code == CONFLICT
     assert "store-1: is READY, version 0.1.0" in ran.out
     assert federator("site", "upgrade", OLD, "--site", "store-1").code == 0, "nobody to wait for"
