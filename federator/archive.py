@@ -138,7 +138,7 @@ class ParquetArchive:
         self._open: dict[str, BinaryIO | None] = {}
         """Files that are at hand by their hash; None: as a copy."""
         self._opening = threading.Lock()
-        self._busy: set[duckdb.DuckDBPyConnection] = set()
+        self.busy: set[duckdb.DuckDBPyConnection] = set()
         self._database = duckdb.connect(
             config={
                 "memory_limit": f"{MEMORY_MIB}MiB",
@@ -191,7 +191,7 @@ class ParquetArchive:
             found = f"FROM ({source}) WHERE {condition}"
             lines = 'count(*) FILTER ("array" IS NULL) + count(DISTINCT "array")'
             count = lines if page.collapse else "count(*)"
-            (total,) = self._rows(f"SELECT {count} {found}", [*given, *asked])[0]
+            (total,) = self.fetch(f"SELECT {count} {found}", [*given, *asked])[0]
             first = "max" if page.largest else "min"
             single = f"SELECT {value} AS value, id AS line {found}"
             together = f'SELECT {first}({value}) AS value, "array" AS line {found} AND "array" IS NOT NULL GROUP BY "array"'
@@ -208,7 +208,7 @@ class ParquetArchive:
             end = f"{after} ORDER BY value {down}, line {down} LIMIT {int(page.limit)}"
             keys: list[tuple[float | str, str]] = []
             for select in selects:
-                keys += self._rows(f"SELECT value, line FROM ({select}) {end}", [*given, *asked, *place])
+                keys += self.fetch(f"SELECT value, line FROM ({select}) {end}", [*given, *asked, *place])
             keys.sort(reverse=page.largest)
             return keys[: page.limit], total
 
@@ -231,7 +231,7 @@ class ParquetArchive:
                         f"{select} FROM ({source}) WHERE {condition} AND {alone} AND (? = '' OR {line} < ?) "
                         f"ORDER BY line DESC LIMIT {int(page.limit)}"
                     )
-                    found.update(row[0] for row in self._rows(statement, [*given, *asked, before, before]))
+                    found.update(row[0] for row in self.fetch(statement, [*given, *asked, before, before]))
         return [("", line) for line in sorted(found, reverse=True)[: page.limit]]
 
     def jobs(
@@ -246,7 +246,7 @@ class ParquetArchive:
             # First which, then their records: what is sorted by are ids alone.
             ids = [
                 row[0]
-                for row in self._rows(
+                for row in self.fetch(
                     f"SELECT id FROM ({source}) WHERE {condition} ORDER BY id DESC LIMIT {int(limit)}",
                     [*given, *asked],
                 )
@@ -264,7 +264,7 @@ class ParquetArchive:
             return
         statement = f"SELECT {columns} FROM ({source}) WHERE id IN (SELECT unnest(?)) AND id BETWEEN ? AND ? ORDER BY id"
         try:
-            yield from self._rows(statement, [*given, list(ids), ids[0], ids[-1]])
+            yield from self.fetch(statement, [*given, list(ids), ids[0], ids[-1]])
         except _TooMuch:
             half = len(ids) // 2
             if not half:
@@ -280,12 +280,12 @@ class ParquetArchive:
                 "WHERE status = 'SUCCEEDED' AND started_at IS NOT NULL GROUP BY queue, coalesce(series, name)"
             )
             statement = f"SELECT unnest(ids) AS id, generate_subscripts(ids, 1) AS place FROM ({named}) ORDER BY place, id DESC"
-            return [row[0] for row in self._rows(f"{statement} LIMIT {int(most)}", given)]
+            return [row[0] for row in self.fetch(f"{statement} LIMIT {int(most)}", given)]
 
     def arrays(self, parts: Sequence[FilePart], arrays: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Of these arrays, as a line of a list and all tasks added up."""
         with self._reading(parts) as (source, given):
-            rows = self._rows(
+            rows = self.fetch(
                 f'SELECT "array", line_json, sum_json FROM ({source}) WHERE id >= ? AND line_json IS NOT NULL AND "array" IN (SELECT unnest(?)) ORDER BY id DESC',
                 [*given, min(arrays, default=""), list(arrays)],
             )
@@ -302,7 +302,7 @@ class ParquetArchive:
             select = (
                 f"SELECT {group + ', ' if group else ''}{SUMS} FROM ({source}) WHERE {condition}{grouped}"
             )
-            rows = self._rows(f"{select} LIMIT {int(most)}", [*given, *asked])
+            rows = self.fetch(f"{select} LIMIT {int(most)}", [*given, *asked])
             return [UsageSum(tuple(row[: len(by)]), *row[len(by) :]) for row in rows]
 
     def rows(
@@ -320,7 +320,7 @@ class ParquetArchive:
     def client_keys(self, parts: Sequence[FilePart], key: str) -> list[str]:
         """What was submitted under a client id, as JSON."""
         with self._reading(parts) as (source, given):
-            found = self._rows(
+            found = self.fetch(
                 f"SELECT client_json FROM ({source}) WHERE client_key = ? LIMIT 1", [*given, key]
             )
             return [row[0] for row in found]
@@ -341,8 +341,8 @@ class ParquetArchive:
     def close(self) -> None:
         """Give up what is under way, and release what is open; no call may follow."""
         until = time.monotonic() + STOP_S
-        while self._busy and time.monotonic() < until:
-            for cursor in tuple(self._busy):
+        while self.busy and time.monotonic() < until:
+            for cursor in tuple(self.busy):
                 cursor.interrupt()
             time.sleep(0.02)
         with suppress(
@@ -421,7 +421,8 @@ class ParquetArchive:
             if file is not None:
                 file.close()
 
-    def _rows(self, statement: str, given: list[Any]) -> list[Any]:
+    def fetch(self, statement: str, given: list[Any]) -> list[Any]:
+        """All rows of a statement, asked by a cursor of its own, so that `close` can interrupt it."""
         with self._limited(LIMIT_S) as cursor:
             return cursor.execute(statement, given).fetchall()
 
@@ -429,7 +430,7 @@ class ParquetArchive:
     def _limited(self, limit_s: float | None) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection of one's own, and its errors as situations."""
         cursor = self._database.cursor()
-        self._busy.add(cursor)
+        self.busy.add(cursor)
         timer = threading.Timer(limit_s, cursor.interrupt) if limit_s is not None else None
         try:
             if timer is not None:
@@ -447,7 +448,7 @@ class ParquetArchive:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._busy.discard(cursor)
+            self.busy.discard(cursor)
             cursor.close()
 
 

@@ -59,7 +59,7 @@ class _Header(msgspec.Struct):
     crit: object = None
 
 
-class _Discovery(msgspec.Struct):
+class Discovery(msgspec.Struct):
     """The part of a provider's description that is needed here."""
 
     issuer: str
@@ -86,7 +86,7 @@ class OidcKeys:
         """The claims of a token that the provider has signed. Raises `Unauthenticated` with `why`, or `Unavailable`."""
         if len(bearer) > LARGEST_TOKEN:
             raise _refused(f"it has {len(bearer)} characters, and {LARGEST_TOKEN} are read")
-        header = _header(bearer)
+        header = header_of(bearer)
         key = self._key(header)
         try:
             signed = jws.deserialize_compact(bearer, key, algorithms=[header.alg], registry=self._registry)
@@ -118,7 +118,7 @@ class OidcKeys:
         try:
             timeout = aiohttp.ClientTimeout(total=FETCH_S)
             async with aiohttp.ClientSession(timeout=timeout) as session:
-                found = await self._get(session, issuer.rstrip("/") + DISCOVERY, _Discovery)
+                found = await self._get(session, issuer.rstrip("/") + DISCOVERY, Discovery)
                 self._check(found)
                 keys = usable(await self._get(session, found.jwks_uri, dict[str, Any]))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, FederatorError) as error:
@@ -144,7 +144,7 @@ class OidcKeys:
                     raise ValueError(f"{url} is answered with more than {LARGEST_ANSWER} bytes")
         return read(bytes(body), kind)
 
-    def _check(self, found: _Discovery) -> None:
+    def _check(self, found: Discovery) -> None:
         if found.issuer != self._settings.issuer:
             raise ValueError("its issuer is not $.oidc.issuer")
         parts = urlsplit(found.jwks_uri)
@@ -193,7 +193,8 @@ def usable(document: Mapping[str, Any]) -> dict[str, jwk.Key]:
     return found
 
 
-def _header(bearer: str) -> _Header:
+def header_of(bearer: str) -> _Header:
+    """The header of a signed token. Raises `Unauthenticated` where it cannot be read."""
     try:
         padded = bearer.partition(".")[0].encode()
         header = read(_unpadded(padded), _Header)

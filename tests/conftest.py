@@ -159,7 +159,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - only where it is used
 
     made = LoadScopeScheduling(config, log)
-    made._split_scope = turns
+    made._split_scope = turns  # noqa: SLF001 - xdist has no option for it
     return made
 
 
@@ -203,7 +203,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     if getattr(item, "execution_count", 1) > 1 and (
         timeout := item.config.pluginmanager.get_plugin("timeout")
     ):
-        limit = timeout._get_item_settings(item)
+        limit = timeout._get_item_settings(item)  # noqa: SLF001 - the plugin has no other way to its own setting
         item.config.hook.pytest_timeout_set_timer(item=item, settings=limit)
     return (yield)
 

@@ -295,9 +295,9 @@ def agent_command_line() -> str:
         "# federator-agent",
         "The process at a site. The [site file](site-file.md) is what `--config` names.",
     ]
-    verbs = next(each.choices for each in parser._actions if isinstance(each.choices, Mapping))
+    verbs = next(each.choices for each in parser._actions if isinstance(each.choices, Mapping))  # noqa: SLF001 - argparse has no public way to list its verbs
     for name, verb in verbs.items():
-        options = ((f"`{', '.join(each.option_strings)}`", each.help or "") for each in verb._actions)
+        options = ((f"`{', '.join(each.option_strings)}`", each.help or "") for each in verb._actions)  # noqa: SLF001 - the same
         text += [
             f"## {name}",
             f"{one_line(verb.description or '').capitalize()}.",

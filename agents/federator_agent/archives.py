@@ -135,7 +135,7 @@ def pack(work: Path, patterns: tuple[str, ...], archive: Path, most_bytes: float
         tarfile.open(archive, "w:gz").close()
         return 0
     try:
-        names = _names(held, patterns)
+        names = matching_names(held, patterns)
         # A file under two names is in it twice: whoever reads one of them need not have the other.
         with tarfile.open(archive, "w:gz", compresslevel=3, dereference=True) as tar:
             left = most_bytes
@@ -156,7 +156,8 @@ def _held(work: Path) -> int | None:
         raise
 
 
-def _names(held: int, patterns: tuple[str, ...]) -> list[str]:
+def matching_names(held: int, patterns: tuple[str, ...]) -> list[str]:
+    """Names below the open folder `held` that match a pattern, each once."""
     root = Path(f"/proc/self/fd/{held}").readlink()
     names = (str(level.path / file) for level in job_folders.walk(root) for file in level.files)
     return [name for name in matching(names, patterns) if _is_inside(root, Path(name))]

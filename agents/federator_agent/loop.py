@@ -112,15 +112,15 @@ class Agent:
         self._tasks = Tasks()
         home, name = place(settings.state_dir), self._kind.name
         keys = Keys(spool.directory, settings.host_key)
-        self._use = LinkUse(self._clock, settings.link)
+        self.link_use = LinkUse(self._clock, settings.link)
         self._told_link_boot_s = -LINK_EVERY_S
         self._told_report: SiteReport | None = None
         """In this session."""
-        self._link = Link(identity, keys, way, traces.boot_id(), self, self._use, home, name)
+        self.link = Link(identity, keys, way, traces.boot_id(), self, self.link_use, home, name)
         self._socket = LocalSocket(
             settings.local_submit, self._clock, lambda: self.state, self.tell, spool.placements
         )
-        self._hands: InstructionExecutor
+        self.executor: InstructionExecutor
         self._tunnels: Tunnels
 
     # What the link tells -------------------------------------------------------------------------------------------
@@ -132,14 +132,14 @@ class Agent:
     @property
     def connected(self) -> bool:
         """Whether a session with a dispatcher stands."""
-        return self._link.stands
+        return self.link.stands
 
     def link_up(self, welcome: Welcome, proved_boot_s: float) -> None:
         """A session stands."""
         self._report_every(self._settings.report_every_s or welcome.report_every_s)
         self._told_report = None
-        self._hands.logs.ask_again()
-        address = self._settings.address or self._link.local_address
+        self.executor.logs.ask_again()
+        address = self._settings.address or self.link.local_address
         self.tell(ev.LinkUp(welcome.incarnation, welcome.term, proved_boot_s, address))
 
     def link_down(self) -> None:
@@ -152,7 +152,7 @@ class Agent:
             self.tell(ev.Acknowledged(message.seq))
             return
         if isinstance(message, Heard):
-            self._use.round_trip_s = max(0.0, self._clock.boot() - message.sent_boot_s)
+            self.link_use.round_trip_s = max(0.0, self._clock.boot() - message.sent_boot_s)
             self.tell(ev.Renewed(message.sent_boot_s))
             return
         if isinstance(message, Allotments):
@@ -216,7 +216,7 @@ class Agent:
         """Run until cancelled. What runs here goes on without the agent."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)
         async with aiohttp.ClientSession(timeout=timeout) as http:
-            bulk = Bulk(self._link, http, self._use)
+            bulk = Bulk(self.link, http, self.link_use)
             around = Surroundings(
                 site=self._identity.site,
                 environment=self._settings.environment,
@@ -240,7 +240,7 @@ class Agent:
                 gang_key=self._spool.gang_key(),
             )
             work = runtime(self._settings, around)
-            self._hands = InstructionExecutor(around, work)
+            self.executor = InstructionExecutor(around, work)
             self._tunnels = Tunnels(around, work, self._running, self._over)
             try:
                 self._begin()
@@ -251,11 +251,11 @@ class Agent:
                 if self._settings.notices is not None:
                     self._tasks.spawn(metadata.watch(self._settings.notices, self.tell))
                 self._tasks.spawn(self._socket.serve())
-                self._tasks.spawn(self._link.run(http))
+                self._tasks.spawn(self.link.run(http))
                 await self._turn_for_ever()
             finally:
-                await self._link.say_goodbye()
-                await self._hands.let_go()
+                await self.link.say_goodbye()
+                await self.executor.let_go()
                 self._spool.close()
 
     def _gpus_in_use(self) -> set[int]:
@@ -283,11 +283,11 @@ class Agent:
                 rates=self._settings.electricity.at(self._clock.now()),
             )
             then_s, then_real_s = now_s, now_real_s
-            if not self._use.may_tell:
+            if not self.link_use.may_tell:
                 continue
-            samples = [Sample(name, used) for name, used in found.items() if SAMPLES in self._link.takes]
+            samples = [Sample(name, used) for name, used in found.items() if SAMPLES in self.link.takes]
             for begin in range(0, len(samples), MAX_STATUSES):
-                self._link.say(Samples(tuple(samples[begin : begin + MAX_STATUSES])))
+                self.link.say(Samples(tuple(samples[begin : begin + MAX_STATUSES])))
             self._tell_gpu_use(running, now_real_s)
             self._tell_link_state(now_s)
 
@@ -299,15 +299,15 @@ class Agent:
                 held.setdefault(number, []).append(record.entry.placement)
         use = self._devices.use(held)
         told, told_s = self._told_use
-        if GPU_USE in self._link.takes and use and (use != told or now_s - told_s >= USE_ANYWAY_S):
+        if GPU_USE in self.link.takes and use and (use != told or now_s - told_s >= USE_ANYWAY_S):
             self._told_use = use, now_s
-            self._link.say(Samples((), use))
+            self.link.say(Samples((), use))
 
     def _tell_link_state(self, now_s: float) -> None:
         """Tell what the link was used for, now and then."""
-        if LINK_STATE in self._link.takes and now_s - self._told_link_boot_s >= LINK_EVERY_S:
+        if LINK_STATE in self.link.takes and now_s - self._told_link_boot_s >= LINK_EVERY_S:
             self._told_link_boot_s = now_s
-            self._link.say(Samples((), link=self._use.state()))
+            self.link.say(Samples((), link=self.link_use.state()))
 
     def _begin(self) -> None:
         """Remember, and look at what is left of the life before."""
@@ -321,7 +321,7 @@ class Agent:
         specs = {name: spec for name in hashes if (spec := self._spool.spec(name))}
         self.state = msgspec.structs.replace(state, specs=specs, paused=self._spool.paused)
         self._tidy()
-        self._hands.begin(list(state.records.values()))
+        self.executor.begin(list(state.records.values()))
         renewed_s = read_renewal(self._spool.renewals)
         if renewed_s is not None:
             renewed_s /= self._clock.real_delay_s(1.0) or 1.0
@@ -330,7 +330,7 @@ class Agent:
     async def _turn_for_ever(self) -> None:
         while True:
             events = await self.next_events()
-            self._look_at_the_clock()
+            self.tick()
             if events:
                 self.handle(*events)
 
@@ -349,14 +349,14 @@ class Agent:
         except TimeoutError:
             return []
 
-    def _look_at_the_clock(self) -> None:
+    def tick(self) -> None:
         """What is due by time, and the owner's pause, which is a file and announces nothing."""
         if self._spool.paused != self.state.paused:
             self.handle(ev.Paused(self._spool.paused))
         if self._clock.boot() >= self._report_at_boot_s:
-            self._report_at_boot_s = self._clock.boot() + self._use.pace_s(self._report_every_s)
+            self._report_at_boot_s = self._clock.boot() + self.link_use.pace_s(self._report_every_s)
             self.handle(ev.ReportDue())
-            self._hands.logs.drop_oldest(self._collecting())
+            self.executor.logs.drop_oldest(self._collecting())
         wake = next_wake_boot_s(self.state)
         if wake is not None and wake <= self._clock.boot():
             self.handle(ev.Tick())
@@ -385,26 +385,26 @@ class Agent:
                 self._spool.append(changes)
                 _note_ends(changes)
             case do.SendStatuses(reports):
-                self._link.say(Statuses(reports))
+                self.link.say(Statuses(reports))
             case do.SendReport(report):
                 self._report(report)
             case do.SendDesiredAck(generation, digest):
-                self._link.say(DesiredAck(generation, digest))
+                self.link.say(DesiredAck(generation, digest))
             case do.Offer(jobs):
-                if LOCAL_JOBS in self._link.takes:
-                    self._link.say(LocalJobs(jobs))
+                if LOCAL_JOBS in self.link.takes:
+                    self.link.say(LocalJobs(jobs))
             case do.Answer(placement, refusal):
                 self._answer(placement, refusal)
             case _:
-                self._hands.carry_out(instruction)
+                self.executor.carry_out(instruction)
 
     def _report(self, report: SiteReport) -> None:
         """Say it whole, or only that the last one still holds."""
-        if UNCHANGED in self._link.takes and unchanged(self._told_report, report):
-            self._link.say(Unchanged(self._clock.boot()))
+        if UNCHANGED in self.link.takes and unchanged(self._told_report, report):
+            self.link.say(Unchanged(self._clock.boot()))
             return
         self._told_report = report
-        self._link.say(Report(report, self._clock.boot()))
+        self.link.say(Report(report, self._clock.boot()))
 
     def _answer(self, placement: str, refusal: str) -> None:
         """Say what was decided of a job of the agent's own; its spec stays beside it, as that of any other."""

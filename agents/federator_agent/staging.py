@@ -140,7 +140,7 @@ class Staging:
         directory = self._setups / key
         if key not in self._running and (directory / "done").exists():
             directory.touch()
-            _note(log_file, f"set-up: done before at this site ({key[:12]})\n".encode())
+            append_note(log_file, f"set-up: done before at this site ({key[:12]})\n".encode())
             return directory / "tree"
         shared = self._running.get(key)
         if shared is None:
@@ -214,7 +214,7 @@ async def _follow(shared: SharedSetup, log_file: Path) -> None:
             with contextlib.suppress(OSError):  # a file system without holes
                 said.shorten()
             while shown < said.length() and (data := said.chunk(shown)):
-                _note(log_file, data)
+                append_note(log_file, data)
                 shown += len(data)
         if over:
             if shared.task.cancelled():
@@ -223,7 +223,7 @@ async def _follow(shared: SharedSetup, log_file: Path) -> None:
             return
 
 
-def _note(log_file: Path, data: bytes) -> None:
+def append_note(log_file: Path, data: bytes) -> None:
     """Append to a rank's log before the rank runs."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with log_file.open("ab") as file:

@@ -76,8 +76,8 @@ class LiveRows:
         self.looks = 0
         self._makers = _makers(core, lambda: self._jobs)
         self._kept: dict[Topic, _Kept] = {topic: _Kept() for topic in TOPICS}
-        self._log: deque[_Noted] = deque()
-        self._log_bytes = 0
+        self.remembered: deque[_Noted] = deque()
+        self.remembered_bytes = 0
         self._forgotten = 0
         """The newest change that is not remembered any more."""
         self.told = lru_cache(maxsize=TOLD)(self._message)
@@ -112,7 +112,7 @@ class LiveRows:
             if began_s < kept.due_s or not stale:
                 continue
             written = self._written
-            self._note(topic, kept, self._makers[topic]())
+            self.note(topic, self._makers[topic]())
             self.looks += 1
             ended_s = self.now()
             kept.written, kept.idle_s = written, ended_s + IDLE_S
@@ -141,7 +141,9 @@ class LiveRows:
         # While nobody follows it is not looked at what has changed: they are told that it may have.
         self._jobs += not self._following or any(key.startswith("job/") for key in changes.rows)
 
-    def _note(self, topic: Topic, kept: _Kept, rows: Rows) -> None:
+    def note(self, topic: Topic, rows: Rows) -> None:
+        """Remember what is new of these rows of the topic, and forget the oldest changes beyond the limits."""
+        kept = self._kept[topic]
         patches: dict[str, dict[str, Any] | None] = {key: None for key in kept.rows if key not in rows}
         for key in patches:
             del kept.fields[key]
@@ -160,18 +162,18 @@ class LiveRows:
         self.number += 1
         self.told.cache_clear()
         for key, patch in patches.items():
-            self._log.append(_Noted(self.number, topic, key, patch, len(msgspec.json.encode(patch))))
-            self._log_bytes += self._log[-1].size
-        while len(self._log) > REMEMBERED or self._log_bytes > REMEMBERED_BYTES:
-            gone = self._log.popleft()
-            self._forgotten, self._log_bytes = gone.number, self._log_bytes - gone.size
+            self.remembered.append(_Noted(self.number, topic, key, patch, len(msgspec.json.encode(patch))))
+            self.remembered_bytes += self.remembered[-1].size
+        while len(self.remembered) > REMEMBERED or self.remembered_bytes > REMEMBERED_BYTES:
+            gone = self.remembered.popleft()
+            self._forgotten, self.remembered_bytes = gone.number, self.remembered_bytes - gone.size
 
     def _message(self, topics: tuple[Topic, ...], site: str, after: int | None) -> bytes:
         found: dict[Topic, dict[str, dict[str, Any] | None]] = {}
         if after is None:
             found = {topic: dict(self._kept[topic].fields) for topic in topics}
         else:
-            news = takewhile(lambda each: each.number > after, reversed(self._log))
+            news = takewhile(lambda each: each.number > after, reversed(self.remembered))
             for _, topic, key, patch, _ in reversed(list(news)):
                 if topic in topics:
                     rows = found.setdefault(topic, {})

@@ -50,8 +50,8 @@ class Tunnels:
     """All that are open, and those whose agent is still to dial."""
 
     def __init__(self, limits: LimitSettings) -> None:
-        self._limits = limits
-        self._present: Counter[str] = Counter()
+        self.limits = limits
+        self.present: Counter[str] = Counter()
         self._awaited: dict[str, tuple[str, asyncio.Future[Tunnel]]] = {}
         self._open: set[Tunnel] = set()
         self.idle_s = limits.tunnel_idle_s
@@ -59,22 +59,22 @@ class Tunnels:
     @contextlib.contextmanager
     def place(self, person: str, member: str) -> Iterator[None]:
         """Hold a place. Raises `TooMany`."""
-        limits = self._limits
+        limits = self.limits
         both = ((f"user {person}", limits.tunnels_each, "each"), (member, limits.tunnels_agent, "agent"))
         for who, most, name in both:
-            if self._present[who] >= most:
+            if self.present[who] >= most:
                 raise TooMany(
                     f"{who} has {most} tunnels into jobs open",
                     retry_after_s=AGAIN_S,
                     remedy=f"close some, or have limits.tunnels_{name} raised",
                 )
         keys = [who for who, _, _ in both]
-        self._present.update(keys)
+        self.present.update(keys)
         try:
             yield
         finally:
-            self._present.subtract(keys)
-            self._present = +self._present
+            self.present.subtract(keys)
+            self.present = +self.present
 
     @contextlib.contextmanager
     def awaited(self, member: str) -> "Iterator[tuple[str, asyncio.Future[Tunnel]]]":

@@ -79,7 +79,7 @@ def notebook(
     document: dict[str, object] = {"name": "notebook", "outputs": [NOTEBOOKS], **options.fields(), "run": run}
     workdir = None if options.workdir == NO_FOLDER else options.workdir
     try:
-        return asyncio.run(_notebook(connection, document, workdir, tunnel.Forward(inside), port))
+        return asyncio.run(run_notebook(connection, document, workdir, tunnel.Forward(inside), port))
     except asyncio.CancelledError:
         return INTERRUPTED
 
@@ -90,18 +90,19 @@ def _watch(limit_s: float, inside: int) -> str:
     return f"python3 - $$ {arguments} <<'END' &\n{WATCH.read_text()}END\n"
 
 
-async def _notebook(
+async def run_notebook(
     connection: Connection,
     document: dict[str, object],
     workdir: Path | None,
     inside: tunnel.Forward,
     port: int,
 ) -> int:
+    """Submit the notebook, forward a port of it, and cancel it in the end. Answers the exit code."""
     async with open_client(connection, long_patience=True) as client:
         submitted = await client.submit(document, workdir=workdir)
         job = submitted.jobs[0]
         try:
-            _end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
+            end_as_ctrl_c_does(signal.SIGTERM, signal.SIGHUP)
             _say(f"{submitted.name} is {job}")
             await _running(client, job)
             async with contextlib.AsyncExitStack() as stack:
@@ -121,7 +122,7 @@ async def _notebook(
         return exit_of(ended)
 
 
-def _end_as_ctrl_c_does(*numbers: signal.Signals) -> None:
+def end_as_ctrl_c_does(*numbers: signal.Signals) -> None:
     """For a closed terminal, or a machine that goes down. With nohup it goes on. Not by SIGINT, which shells have background commands ignore."""
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None

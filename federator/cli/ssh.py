@@ -73,7 +73,7 @@ def ssh_config(
     words += ["--ca", str(Path(settings.ca).absolute())] if settings.ca else []
     words += ["--rank", str(rank)] if rank else []
     entries = "\n".join(
-        _ENTRY.format(names=" ".join(host.names), command=_as_written([*words, host.job])) for host in hosts
+        _ENTRY.format(names=" ".join(host.names), command=as_written([*words, host.job])) for host in hosts
     )
     if settings.token_source in ("--token", "FEDERATOR_TOKEN"):
         say("note: the token is not written there; whoever runs ssh needs FEDERATOR_TOKEN")
@@ -95,23 +95,23 @@ async def _hosts(client: "Verbs", jobs: tuple[str, ...], rank: int) -> list[SshH
     if jobs:
         for job in jobs:
             await client.job(job)  # raises what is wrong with the name
-        return [SshHost((_host_name(job, rank),), job) for job in jobs]
+        return [SshHost((host_name(job, rank),), job) for job in jobs]
     page = await client.jobs(JobFilter(mine=True, status=JobStatus.RUNNING), limit=MOST)
     newest = {row.label: row.id for row in reversed(page.jobs)}
     names = {job: label for label, job in newest.items()}
     return [
-        SshHost(tuple(_host_name(name, rank) for name in (names.get(row.id), row.id) if name), row.id)
+        SshHost(tuple(host_name(name, rank) for name in (names.get(row.id), row.id) if name), row.id)
         for row in page.jobs
     ]
 
 
-def _host_name(name: str, rank: int) -> str:
+def host_name(name: str, rank: int) -> str:
     """As ssh may be given it: `sweep[3]` is sweep.3."""
     plain_name = _LETTERS.sub(".", name).strip(".-") or "job"
     return f"{plain_name}.{rank}.{DOMAIN}" if rank else f"{plain_name}.{DOMAIN}"
 
 
-def _as_written(words: list[str]) -> str:
+def as_written(words: list[str]) -> str:
     """A command as ssh hands it to a shell, which fills in what follows a percent sign. Raises `Invalid`."""
     if not all(word.isprintable() for word in words):
         raise Invalid("has letters that cannot be printed", field="JOB", remedy="name the job by its id")

@@ -45,7 +45,7 @@ class Bars:
     """Shows steps beside standard output, while there are any; nothing of them stays."""
 
     def __init__(self) -> None:
-        self._drawn: Progress | None = None
+        self.drawn: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
     def tell(self, step: Step) -> None:
@@ -64,13 +64,13 @@ class Bars:
 
     def close(self) -> None:
         """Take all of it away."""
-        if self._drawn is not None:
-            self._drawn.stop()
-            self._drawn = None
+        if self.drawn is not None:
+            self.drawn.stop()
+            self.drawn = None
             self._tasks.clear()
 
     def _started(self) -> "Progress":
-        if self._drawn is None:
+        if self.drawn is None:
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -80,6 +80,6 @@ class Bars:
                 DownloadColumn(),
                 TimeRemainingColumn(),
             )
-            self._drawn = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._drawn.start()
-        return self._drawn
+            self.drawn = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.drawn.start()
+        return self.drawn

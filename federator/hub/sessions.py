@@ -78,12 +78,12 @@ class Hub:
         self._admission = admission
         self._inventory = inventory
         self._progress = progress
-        self._local_jobs = local_jobs
+        self.local_jobs = local_jobs
         self._settings = settings
         self._ids = ids
         self._records = records
         self._term = 0
-        self._sessions: dict[str, Session] = {}
+        self.sessions: dict[str, Session] = {}
         self._tickets: dict[str, Session] = {}
         self._closing = False
         self.quiet = False
@@ -105,7 +105,7 @@ class Hub:
 
     def require_tunnels(self, member: str) -> Session:
         """The session of the member. Raises `Unavailable` while there is none, `Conflict` where the agent is too old for tunnels."""
-        session = self._sessions.get(member)
+        session = self.sessions.get(member)
         if session is None or session.ended.done():
             raise Unavailable(f"{member} is not connected just now", remedy="try again once its site is back")
         if link.TUNNELS not in session.hello.knows:
@@ -130,13 +130,13 @@ class Hub:
 
     def dismiss(self, member: str, because: str) -> None:
         """End the member's session, if there is one: it is not to come back as it is."""
-        if member in self._sessions:
-            self._sessions[member].end(Ended("unauthenticated", because))
+        if member in self.sessions:
+            self.sessions[member].end(Ended("unauthenticated", because))
 
     async def close(self) -> None:
         """End all sessions; agents come back by themselves."""
         self._closing = True
-        for session in tuple(self._sessions.values()):
+        for session in tuple(self.sessions.values()):
             session.end(Ended("shutting-down", "the dispatcher stops", retry_after_s=1.0))
 
     async def serve(
@@ -176,9 +176,9 @@ class Hub:
         """The handshake, up to the point where the seat is free. That takes seconds: a key that is worth nothing any more by then opens nothing."""
         arrival = await shake_hands(pipe, self._admission, self._records.store.incarnation)
         await self.turns.take()
-        while (incumbent := self._sessions.get(arrival.member.id)) is not None:
+        while (incumbent := self.sessions.get(arrival.member.id)) is not None:
             await contest(incumbent, arrival.hello, self._admission)
-            if self._sessions.get(arrival.member.id) is incumbent:
+            if self.sessions.get(arrival.member.id) is incumbent:
                 break
         hello = arrival.hello
         log.info("session opens", member=hello.member, runtime=hello.runtime, version=hello.version)
@@ -195,24 +195,24 @@ class Hub:
             pipe,
             SyncSession(self.desired, member.id, arrival.hello.knows),
         )
-        older = self._sessions.get(member.id)
+        older = self.sessions.get(member.id)
         if older is not None:
             # No return for the old one: it is the same agent's, or it did not answer.
             older.end(Ended("replaced", "another session of this member has been opened"))
             self._forget(older)
-        self._sessions[member.id] = session
+        self.sessions[member.id] = session
         self._tickets[_digest(session.ticket)] = session
         self._inventory.opened(member, session.id, session.hello.version)
-        METRICS.set("federator_link_sessions", len(self._sessions))
+        METRICS.set("federator_link_sessions", len(self.sessions))
         return session
 
     def _forget(self, session: Session) -> None:
         if self._tickets.pop(_digest(session.ticket), None) is None:
             return
-        if self._sessions.get(session.member) is session:
-            del self._sessions[session.member]
+        if self.sessions.get(session.member) is session:
+            del self.sessions[session.member]
         self._inventory.closed(session.member, session.id, stopped=session.said_goodbye)
-        METRICS.set("federator_link_sessions", len(self._sessions))
+        METRICS.set("federator_link_sessions", len(self.sessions))
 
     async def _run(self, session: Session, judged: Callable[[Session | None], None]) -> Ended:
         """Serve until something ends the session; returns what."""
@@ -352,7 +352,7 @@ class Hub:
             session.offers.clear()
             jobs = tuple(session.offered.values())
             session.offered.clear()
-            adopted = await self._local_jobs.adopt(session.member, jobs)
+            adopted = await self.local_jobs.adopt(session.member, jobs)
             if adopted:
                 session.due.append(link.Adopted(adopted))
                 session.wake.set()
@@ -389,7 +389,7 @@ class Hub:
             due.append(link.Heard(session.renewal))
             session.renewal = None
         if link.LOCAL_JOBS in session.hello.knows:
-            allotments = self._local_jobs.allotments(session.member)
+            allotments = self.local_jobs.allotments(session.member)
             if allotments != session.allotted:
                 session.allotted = allotments
                 due.append(link.Allotments(allotments))
@@ -404,7 +404,7 @@ class Hub:
         return due
 
     def _changed(self, member: str, placement: str) -> None:
-        session = self._sessions.get(member)
+        session = self.sessions.get(member)
         if session is not None:
             session.sync.mark(placement)
             session.wake.set()

@@ -193,7 +193,7 @@ def look(series: Series, now: float, running: str) -> SeriesCheck:
     """
     if series.status is not SeriesStatus.ACTIVE:
         return SeriesCheck(series, submits=False)
-    series = _come_due(_put_back(series, now), now, running)
+    series = come_due(_put_back(series, now), now, running)
     every, owed_at = series.every, series.owed_at
     if owed_at is None:
         if series.next_at is None:
@@ -206,7 +206,8 @@ def look(series: Series, now: float, running: str) -> SeriesCheck:
     return SeriesCheck(series, submits=not running)
 
 
-def _come_due(series: Series, now: float, running: str) -> Series:
+def come_due(series: Series, now: float, running: str) -> Series:
+    """The series after all that has come due by `now`."""
     next_at, every = series.next_at, series.every
     if next_at is None or now < next_at:
         return series

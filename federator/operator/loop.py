@@ -322,10 +322,10 @@ class Operator:
     async def _mirror(self, namespace: str, client: AsyncClient) -> None:
         await self.jobs.synced.wait()
         while True:
-            listing_s = await self._mirror_namespace(namespace, client)
+            listing_s = await self.mirror_namespace(namespace, client)
             await asyncio.sleep(max(self._file.mirror_every, LISTING_PAUSE * listing_s))
 
-    async def _mirror_namespace(self, namespace: str, client: AsyncClient) -> float:
+    async def mirror_namespace(self, namespace: str, client: AsyncClient) -> float:
         """Mirror all of them; the seconds that the list of its jobs took."""
         mine = [
             job

@@ -70,7 +70,7 @@ class Server:
         def attempt() -> T:
             try:
                 with self._making:
-                    client = self._client
+                    client = self.client
                 return ask(client)
             except ClientError as error:
                 raise _meaning(*_code(error), name, what) from None
@@ -90,11 +90,11 @@ class Server:
 
     def close(self) -> None:
         """End all connections."""
-        if "_client" in self.__dict__:
-            self._client.close()
+        if "client" in self.__dict__:
+            self.client.close()
 
     @cached_property
-    def _client(self) -> Any:
+    def client(self) -> Any:
         """Made in the first call's thread: finding credentials may ask a metadata service."""
         for name in ("boto3", "botocore", "urllib3"):
             logging.getLogger(name).setLevel(logging.INFO)

@@ -123,7 +123,7 @@ class EtcdStore:
         urgent = any(put.expires_in_s is not None for put in transaction.puts)
         if self._writer.full and not urgent:
             raise Unavailable("too many transactions are waiting for the etcd cluster already")
-        request = await self._request(transaction)
+        request = await self.request_of(transaction)
         outcome = await self._writer.send(request, urgent=urgent)
         if outcome.message.succeeded:
             return outcome.revision
@@ -133,7 +133,7 @@ class EtcdStore:
                 return written
         raise StoreConflict(_first_changed(transaction, outcome))
 
-    async def _request(self, transaction: Transaction) -> rpc.TxnRequest:
+    async def request_of(self, transaction: Transaction) -> rpc.TxnRequest:
         """What etcd is sent."""
         return rpc.TxnRequest(
             compare=[self._compare(each.key, each.revision) for each in transaction.compares],

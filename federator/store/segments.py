@@ -85,8 +85,8 @@ class SegmentedLogs:
         self._bucket = bucket
         self._segment_bytes = segment_bytes
         self._flush_s = flush_s
-        self._logs: OrderedDict[str, Log] = OrderedDict()
-        self._memory = 0
+        self.logs: OrderedDict[str, Log] = OrderedDict()
+        self.memory_bytes = 0
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._lock = threading.Lock()
         """Of what is known of all logs; never held while the bucket is asked."""
@@ -145,7 +145,7 @@ class SegmentedLogs:
     def keep(self, names: Collection[str]) -> None:
         """See `Blobs.keep_logs`."""
         with self._lock:
-            grown = [each for each in self._logs.values() if each.unwritten and _is_below(each.name, names)]
+            grown = [each for each in self.logs.values() if each.unwritten and _is_below(each.name, names)]
         with ThreadPoolExecutor(WRITERS) as pool:
             list(pool.map(self._write, grown))
 
@@ -153,7 +153,7 @@ class SegmentedLogs:
         """See `Blobs.drop_logs`."""
         check_log_name(name)
         with self._lock:
-            known = [each for each in self._logs.values() if _is_below(each.name, (name,))]
+            known = [each for each in self.logs.values() if _is_below(each.name, (name,))]
         for found in known:
             self._forget(found)
         for prefix in (f"{ROOT}{name}.log/", f"{ROOT}{name}/"):
@@ -169,7 +169,7 @@ class SegmentedLogs:
         for each in self._bucket.all(ROOT):
             usage[_first_part(each.key.removeprefix(ROOT))] += each.size
         with self._lock:
-            known = list(self._logs.values())
+            known = list(self.logs.values())
         for found in known:
             if unwritten := found.unwritten:
                 usage[_first_part(found.name)] += unwritten
@@ -180,7 +180,7 @@ class SegmentedLogs:
         self._closed.set()
         if self._flusher is not None:
             self._flusher.join()
-        self._flush()
+        self.flush()
 
     # ---------------------------------------------------------------------------------------------------- in memory
 
@@ -188,12 +188,12 @@ class SegmentedLogs:
         """What is known of it; else what the bucket has."""
         check_log_name(name)
         with self._lock:
-            if name in self._logs:
-                self._logs.move_to_end(name)
-                return self._logs[name]
+            if name in self.logs:
+                self.logs.move_to_end(name)
+                return self.logs[name]
         made = Log(name, self._listed(name))
         with self._lock:
-            found = self._logs.setdefault(name, made)
+            found = self.logs.setdefault(name, made)
         if found is made:
             self._count(ENTRY_BYTES)
         return found
@@ -201,14 +201,14 @@ class SegmentedLogs:
     def _count(self, more: int) -> None:
         """So much more is in memory: make room, and see to it that it is written."""
         with self._lock:
-            self._memory += more
+            self.memory_bytes += more
             if self._flusher is None and not self._closed.is_set():
                 self._flusher = threading.Thread(target=self._run, name="log-segments", daemon=True)
                 self._flusher.start()
         grown = 0
-        while self._memory > MEMORY_BYTES and grown < MOST_GROWN:
+        while self.memory_bytes > MEMORY_BYTES and grown < MOST_GROWN:
             with self._lock:
-                oldest = next(iter(self._logs.values()), None)
+                oldest = next(iter(self.logs.values()), None)
             if oldest is None:
                 return
             self._write(oldest)
@@ -224,20 +224,20 @@ class SegmentedLogs:
                 found.written.clear()
         if not gone:
             with self._lock:
-                self._logs.pop(found.name, None)
-                self._memory -= ENTRY_BYTES + held
+                self.logs.pop(found.name, None)
+                self.memory_bytes -= ENTRY_BYTES + held
         return True
 
     # ---------------------------------------------------------------------------------------------------- the bucket
 
     def _run(self) -> None:
         while not self._closed.wait(self._flush_s):
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write every log that has grown, one attempt each: what fails is written the next time."""
         with self._lock:
-            grown = [each for each in self._logs.values() if each.unwritten]
+            grown = [each for each in self.logs.values() if each.unwritten]
         faults: list[FederatorError] = []
 
         def write(each: Log) -> None:
@@ -266,7 +266,7 @@ class SegmentedLogs:
             old = self._wrote(found, start, end, seals=seals)
             freed = held - len(found.tail)
         with self._lock:
-            self._memory -= freed
+            self.memory_bytes -= freed
         # What stays is a shorter copy that nobody looks at, and goes with the log.
         with contextlib.suppress(FederatorError):
             self._bucket.delete([_key(found.name, start, each) for each in old])

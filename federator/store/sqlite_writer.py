@@ -51,7 +51,7 @@ class Writer:
         self.connection = connection
         self._path = path
         self._deadlines = deadlines
-        self._queue: queue.SimpleQueue[QueuedWrite | None] = queue.SimpleQueue()
+        self.waiting: queue.SimpleQueue[QueuedWrite | None] = queue.SimpleQueue()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -60,37 +60,37 @@ class Writer:
         """Queue it and wait for its outcome. A caller that is cancelled does not take the transaction back."""
         if self._closing:
             raise Unavailable("the store was closed")
-        if self._queue.qsize() >= MAX_WAITING:
+        if self.waiting.qsize() >= MAX_WAITING:
             raise Unavailable(f"{MAX_WAITING} transactions are waiting for the disk already")
         waiting = QueuedWrite(transaction, asyncio.get_running_loop().create_future())
-        self._queue.put(waiting)
+        self.waiting.put(waiting)
         return await waiting.answer
 
     async def close(self) -> None:
         """Finish what is queued and end the thread."""
         self._closing = True
-        self._queue.put(None)
+        self.waiting.put(None)
         await asyncio.to_thread(self._thread.join)
         self.connection.close()
 
     def _run(self) -> None:
         while batch := self._take():
-            self._commit(batch)
+            self.commit_batch(batch)
             # All callers of one store live on one loop. A loop that is gone has nobody left to answer.
             with contextlib.suppress(RuntimeError):
                 batch[0].answer.get_loop().call_soon_threadsafe(self._answer, batch)
 
     def _take(self) -> list[QueuedWrite]:
         """Wait for a transaction, then take what else has come. Empty: the end."""
-        first = self._queue.get()
+        first = self.waiting.get()
         if first is None:
             return []
         batch = [first]
         with contextlib.suppress(queue.Empty):
             while len(batch) < MAX_BATCH:
-                more = self._queue.get_nowait()
+                more = self.waiting.get_nowait()
                 if more is None:
-                    self._queue.put(None)
+                    self.waiting.put(None)
                     break
                 batch.append(more)
         return batch
@@ -104,7 +104,7 @@ class Writer:
             else:
                 waiting.answer.set_result(waiting.outcome)
 
-    def _commit(self, batch: list[QueuedWrite]) -> None:
+    def commit_batch(self, batch: list[QueuedWrite]) -> None:
         """Write the batch and set its outcomes; on an error of the database, none of it was acknowledged."""
         work = _Batch(self.connection)
         try:

@@ -37,4 +37,4 @@ def scheduler(request: pytest.FixtureRequest) -> Any:
     ],
 )
 def test_who_shares_takes_turns(scheduler: Any, one: str, other: str, together: bool) -> None:
-    assert (scheduler._split_scope(one) == scheduler._split_scope(other)) is together
+    assert (scheduler._split_scope(one) == scheduler._split_scope(other)) is together  # noqa: SLF001 - what xdist itself asks

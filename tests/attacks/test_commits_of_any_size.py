@@ -202,14 +202,14 @@ async def test_an_action_that_cannot_be_written_stops_no_other(
 ) -> None:
     jobs = await small(world, 30)
     bad = jobs[7]
-    place = committer.Committer._place
+    place = committer.Committer.place_job
 
     def fails(self: Any, changes: Changes, plan: Plan, action: Any, job: Any, snapshot: Any) -> str:
         if action.job == bad:
             raise KeyError("planted")
         return place(self, changes, plan, action, job, snapshot)
 
-    monkeypatch.setattr(committer.Committer, "_place", fails)
+    monkeypatch.setattr(committer.Committer, "place_job", fails)
     await world.core.turn.once()
     assert {job for job in jobs if world.job(job).status is JobStatus.PENDING} == {bad}
     because = world.core.views.row(world.job(bad)).because
@@ -298,14 +298,14 @@ async def test_a_status_that_cannot_be_written_stops_no_other(
     jobs = await small(world, 10)
     await world.core.turn.once()
     progress, bad = world.core.progress, world.placement(jobs[2]).id
-    changes = type(progress)._changes
+    changes = type(progress).changes_of
 
     def fails(self: Any, member: str, report: Any) -> Changes:
         if report.placement == bad:
             raise KeyError("planted")
         return changes(self, member, report)
 
-    monkeypatch.setattr(type(progress), "_changes", fails)
+    monkeypatch.setattr(type(progress), "changes_of", fails)
     await world.obey()
     assert {job for job in jobs if world.job(job).status is not JobStatus.RUNNING} == {jobs[2]}
     assert progress.anomalies > 0

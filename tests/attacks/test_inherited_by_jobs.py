@@ -89,13 +89,13 @@ async def test_the_log_of_a_set_up_is_read_in_parts(
 ) -> None:
     """A set-up that makes its log a terabyte long, and takes a lease of it, neither fills the agent's memory nor has it wait."""
     shown: list[int] = []
-    note = staging._note
+    note = staging.append_note
 
     def noted(log_file: Path, data: bytes) -> None:
         shown.append(len(data))
         note(log_file, data)
 
-    monkeypatch.setattr(staging, "_note", noted)
+    monkeypatch.setattr(staging, "append_note", noted)
     spec = world.spec("true", setup=f"{_python(LEASE_AND_GROW)}")
     record = await world.run(spec, owner="eve")
     await world.over(record)

@@ -66,7 +66,7 @@ async def test_what_was_read_of_them_leaves_memory_again(
     monkeypatch.setattr(world.core.records.past.specs, "_most_bytes", 10 * MAX_SPEC_BYTES)
     await world.core.views.page(ADA, Wanted(name="long"), limit=10)
     specs = world.core.records.past.specs
-    held = [specs.get(name) or b"" for name in specs._rows]
+    held = [specs.get(name) or b"" for name in specs.rows]
     assert 10 <= len(held) < JOBS
     assert sum(map(len, held)) <= 10 * MAX_SPEC_BYTES
     assert past.SPEC_BYTES >= 1000 * MAX_SPEC_BYTES, "the largest page is there as a whole"
@@ -79,10 +79,10 @@ async def test_run_times_are_learned_from_as_many_of_them_as_are_in_memory(tmp_p
     ran = [replace(job, status=JobStatus.SUCCEEDED, started_at=1.0, finished_at=61.0) for job in jobs]
     records.past.specs = type(records.past.specs)(10, past.SPEC_BYTES)
     history.learn_older(ran, records)
-    assert not history._runs["default", "long"]
+    assert not history.runs("default", "long")
     await world.core.views.search.archived.jobs(ArchiveFilter(ids=(jobs[3].id,)))
     history.learn_older(ran, records)
-    assert len(history._runs["default", "long"]) == 1
+    assert len(history.runs("default", "long")) == 1
 
 
 async def test_no_cache_keeps_the_texts_of_jobs_that_have_gone() -> None:
@@ -95,5 +95,8 @@ async def test_no_cache_keeps_the_texts_of_jobs_that_have_gone() -> None:
     assert world.core.records.specs_labelled({"of": "bob"}) == {digest}
     assert world.core.records.specs_labelled({"of": "ada"}) == set()
     assert sys.getrefcount(data) == before, "nobody else holds it"
-    for cache, longest in ((decoders._long, MAX_SPEC_BYTES), (decoders._short, decoders.LONG_BYTES)):
+    for cache, longest in (
+        (decoders.long_specs, MAX_SPEC_BYTES),
+        (decoders.short_specs, decoders.LONG_BYTES),
+    ):
         assert (cache.cache_info().maxsize or math.inf) * longest <= 2**28

@@ -1,5 +1,6 @@
 """A document of a user's may not keep the dispatcher from answering others: it is read beside the event loop, within limits."""
 
+import asyncio
 import io
 import threading
 from collections import Counter
@@ -76,8 +77,20 @@ async def test_yaml_is_read_beside_the_loop(rig: Rig, path: str, monkeypatch: py
     assert where[0] != threading.current_thread().name
 
 
-def test_no_more_than_two_texts_are_read_at_once() -> None:
-    assert parser_threads._parsers._max_workers == 2
+async def test_no_more_than_two_texts_are_read_at_once() -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def parse(text: str) -> str:
+        begun.release()
+        assert go_on.wait(60)
+        return text
+
+    reading = [asyncio.create_task(parser_threads.in_thread(parse, text)) for text in "abc"]
+    for _ in range(2):
+        assert await asyncio.to_thread(begun.acquire, timeout=60)
+    assert not await asyncio.to_thread(begun.acquire, timeout=0.1)
+    go_on.set()
+    assert await asyncio.gather(*reading) == ["a", "b", "c"]
 
 
 async def test_a_job_file_is_as_long_as_a_job_file_can_be(rig: Rig) -> None:

@@ -216,7 +216,7 @@ def test_folders_below_var_that_are_open_to_all_are_found(tmp_path: Path) -> Non
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name).chmod(mode)
     (tmp_path / "lock").symlink_to(tmp_path / "lib")
-    assert sorted(confinement._open_to_all(tmp_path)) == [tmp_path / "crash", tmp_path / "lib/app"]
+    assert sorted(confinement.open_to_all(tmp_path)) == [tmp_path / "crash", tmp_path / "lib/app"]
 
 
 async def test_the_agents_home_with_its_credentials_is_empty(
@@ -383,7 +383,7 @@ def test_the_sandbox_of_an_ordinary_user_holds_as_well(tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="ordinary-", dir="/var/tmp"))
     os.chown(folder, ORDINARY, ORDINARY)
     view = ["bwrap", "--dev-bind", "/", "/"]
-    for home in confinement._homes():
+    for home in confinement.homes():
         view += ["--perms", "0755", "--tmpfs", str(home)]
         for program in confinement.programs_below(home):
             view += ["--ro-bind", str(program), str(program)]

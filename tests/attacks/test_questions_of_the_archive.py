@@ -52,7 +52,7 @@ async def test_a_person_who_asks_very_much_is_one_who_waits(slow: Slow) -> None:
     assert slow.asked == ["slow", "quick"], f"of {AT_ONCE} at once one is left for others"
     slow.let.set()
     assert await asyncio.gather(*flood) == [1] * MANY
-    assert not archived._turns, "nothing is kept of who has asked"
+    assert not archived.turns, "nothing is kept of who has asked"
 
 
 async def test_each_request_is_on_behalf_of_who_has_signed_in(

@@ -189,7 +189,7 @@ async def test_an_older_agent_is_asked_nothing(rig: Rig) -> None:
     assert "is too old for exec and port-forward" in answer.problem["detail"]
     assert older.socket is not None
     await older.socket.close()
-    await until(lambda: not rig.world.core.hub._sessions, "the session to end")
+    await until(lambda: not rig.world.core.hub.sessions, "the session to end")
     assert (await rig.ask("GET", f"/v1/jobs/{placement.job}/tunnel")).status == 503
 
 
@@ -307,7 +307,7 @@ async def fill(socket: ClientWebSocketResponse, channel: int = STDIN) -> None:
 
 def cut(socket: ClientWebSocketResponse) -> None:
     """As when a program is killed."""
-    connection = socket._response.connection
+    connection = socket._response.connection  # noqa: SLF001 - aiohttp shows no transport that one could cut
     assert connection is not None
     assert connection.transport is not None
     connection.transport.abort()
@@ -321,7 +321,7 @@ async def test_who_leaves_while_the_agent_does_not_read_holds_no_place(
     async with coupled(rig, agent, job) as (person, inside):
         await fill(person)
         cut(person)
-        await until(lambda: not tunnels_of(rig)._present, "the place to be free again")
+        await until(lambda: not tunnels_of(rig).present, "the place to be free again")
 
         async def cut_off() -> bool:
             with contextlib.suppress(ConnectionError):
@@ -340,7 +340,7 @@ async def test_an_agent_that_is_cut_off_while_the_person_does_not_read_is_notice
     async with coupled(rig, agent, job) as (_, inside):
         await fill(inside, STDOUT)
         cut(inside)
-        await until(lambda: not tunnels_of(rig)._present, "the place to be free again")
+        await until(lambda: not tunnels_of(rig).present, "the place to be free again")
     assert (await timeline(rig, job))[-1].endswith("the connection to the job's agent was lost")
 
 
@@ -351,7 +351,7 @@ async def test_a_person_who_does_not_read_is_cut_off_at_the_end(
     async with coupled(rig, agent, job) as (_, inside):
         await fill(inside, STDOUT)
         tunnels_of(rig).close()
-        await until(lambda: not tunnels_of(rig)._present, "the place to be free again")
+        await until(lambda: not tunnels_of(rig).present, "the place to be free again")
 
 
 @pytest.mark.parametrize("limit", ["tunnels_each", "tunnels_agent"])
@@ -360,11 +360,11 @@ async def test_there_are_only_so_many(
 ) -> None:
     monkeypatch.setattr(serving, "DIAL_S", 1.0)
     limits = tunnels_of(rig)
-    limits._limits = msgspec.structs.replace(limits._limits, **{limit: 2})
+    limits.limits = msgspec.structs.replace(limits.limits, **{limit: 2})
     async with asked(rig, job), asked(rig, job):
         answer = await rig.ask("GET", f"/v1/jobs/{job}/tunnel")
         assert (answer.status, limit in answer.problem["remedy"]) == (429, True)
-    await until(lambda: not limits._present, "the places to be free again")
+    await until(lambda: not limits.present, "the places to be free again")
 
 
 async def test_one_that_is_idle_is_closed(rig: Rig, agent: HttpAgent, job: str) -> None:

@@ -27,7 +27,8 @@ FLOOD = 5_000
 class Attacker:
     """What one user, or a stranger, can send."""
 
-    def __init__(self, http: aiohttp.ClientSession, token: str, join_token: str) -> None:
+    def __init__(self, server: str, http: aiohttp.ClientSession, token: str, join_token: str) -> None:
+        self.url = server
         self.http = http
         self.headers = {"Authorization": f"Bearer {token}"}
         self.join_token = join_token
@@ -90,7 +91,7 @@ class Attacker:
 
     async def connections(self) -> None:
         """Thousands of connections with half a head."""
-        address = urlsplit(str(self.http._base_url))
+        address = urlsplit(self.url)
         held = []
         for _ in range(FLOOD):
             with contextlib.suppress(OSError):
@@ -144,7 +145,7 @@ async def main(item: str, server: str, token: str, join_token: str) -> None:
     async with aiohttp.ClientSession(server) as http:
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, ConnectionError, TypeError, KeyError):
             async with asyncio.timeout(LIMIT_S):
-                await ITEMS[item](Attacker(http, token, join_token))
+                await ITEMS[item](Attacker(server, http, token, join_token))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def wrong(real: Callable[[], float], file: Path) -> Callable[[], float]:
     """That clock, for our own modules as wrong as the file says; right where there is none."""
 
     def now() -> float:
-        if not sys._getframe(1).f_globals.get("__name__", "").startswith(OURS):
+        if not sys._getframe(1).f_globals.get("__name__", "").startswith(OURS):  # noqa: SLF001 - nothing else is fast enough to ask at every reading
             return real()
         try:
             return real() + float(file.read_text())

@@ -321,7 +321,7 @@ class World:
                 expected_end_at=self.clock.now() + 3600.0,
                 because="it fits",
             )
-            committer._place(changes, PLAN, action, job, SNAPSHOT)
+            committer.place_job(changes, PLAN, action, job, SNAPSHOT)
             return changes
 
         await records.transact(compute)

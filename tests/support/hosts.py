@@ -73,7 +73,7 @@ class Hosts:
         }
         self._config(member).write_text(json.dumps(site))
         token = await self.federation.admin.create_token(TokenRequest(site=SITE, kind="onprem"))
-        await self.federation._join(member, self._config(member), token.secret)
+        await self.federation.join(member, self._config(member), token.secret)
         self.start(member)
 
     def start(self, member: str) -> None:

@@ -59,7 +59,7 @@ def _unpacked(data: bytes, folder: Path) -> None:
     refused: list[FederatorError] = []
 
     def of_pod() -> None:
-        outputs._check(folder / "x")
+        outputs.check(folder / "x")
         outputs.merge([folder / "x"], folder / "merged")
 
     for unpack in (
@@ -132,12 +132,12 @@ def _node(data: bytes) -> None:
 
 def _provider_of_identity(data: bytes) -> None:
     with contextlib.suppress(msgspec.DecodeError):
-        read(data, oidc._Discovery)
+        read(data, oidc.Discovery)
     with contextlib.suppress(msgspec.DecodeError):
         oidc.usable(read(data, dict[str, Any]))
     for header in (data.decode(), base64.urlsafe_b64encode(data).decode()):
         try:
-            oidc._header(header)
+            oidc.header_of(header)
         except FederatorError:
             continue
 
@@ -149,7 +149,7 @@ def _web_answer(data: bytes) -> None:
         answer = SimpleNamespace(status=status, headers=CIMultiDict(headers), content_length=None)
         size = _length(cast("ClientResponse", answer))
         with contextlib.suppress(FederatorError):
-            WebSource(ANY_PUBLIC)._next("http://x/y", "http://x/y", headers.get("Location", ""))
+            WebSource(ANY_PUBLIC).next_address("http://x/y", "http://x/y", headers.get("Location", ""))
         msgspec.json.encode([size, _tag(cast("ClientResponse", answer))])
 
 

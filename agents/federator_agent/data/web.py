@@ -78,7 +78,7 @@ class WebSource:
                         _check(uri, answer)
                         yield answer
                         return
-                    url = self._next(uri, url, answer.headers.get("Location", ""))
+                    url = self.next_address(uri, url, answer.headers.get("Location", ""))
         except TROUBLE as error:
             raise _unavailable(uri, error) from None
         raise Invalid(f"{uri}: there were {MOST_STEPS} redirects", remedy="name the file's own address")
@@ -100,7 +100,7 @@ class WebSource:
         ):
             yield answer
 
-    def _next(self, uri: str, url: str, location: str) -> str:
+    def next_address(self, uri: str, url: str, location: str) -> str:
         """Where a server sends on to. Raises `Forbidden` for what the job could not have named."""
         try:
             to = urldefrag(urljoin(url, location)).url

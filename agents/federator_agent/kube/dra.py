@@ -221,7 +221,7 @@ class Dra:
         """Of the API, once it is known to be served."""
         self.known = asyncio.Event()
         """Set once the devices are listed, or it is known that there are none."""
-        self._slices: dict[str, Offer] = {}
+        self.slices: dict[str, Offer] = {}
         self._claims: dict[str, Held] = {}
         self._counted: dict[str, Counter[str]] = {}
         self._recounting: asyncio.TimerHandle | None = None
@@ -246,7 +246,7 @@ class Dra:
             f"{base}/resourceslices",
             Slice,
             lambda each: (each.metadata.name, offered(each)),
-            self._slice_changed,
+            self.slice_changed,
         )
         claims: Informer[Claim, Held] = Informer(
             self._api,
@@ -255,7 +255,7 @@ class Dra:
             lambda each: (each.metadata.key, held(each)),
             self._claim_changed,
         )
-        self._slices, self._claims = slices.items, claims.items
+        self.slices, self._claims = slices.items, claims.items
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(slices.run())
             tasks.create_task(claims.run())
@@ -276,7 +276,8 @@ class Dra:
             await self._api.ask("GET", f"{GROUP}/{version}/resourceclaims", query={"limit": "1"})
         return version
 
-    def _slice_changed(self, name: str, offer: Offer | None) -> None:
+    def slice_changed(self, name: str, offer: Offer | None) -> None:
+        """Take note of a slice that is new, has changed or, where `offer` is None, is gone."""
         del name, offer
         if self._recounting is None:
             self._recounting = asyncio.get_running_loop().call_later(RECOUNT_PAUSE_S, self._recount)
@@ -285,7 +286,7 @@ class Dra:
         if self._recounting is not None:
             self._recounting.cancel()
             self._recounting = None
-        before, self._counted = self._counted, counted(self._slices.values())
+        before, self._counted = self._counted, counted(self.slices.values())
         for node in before.keys() | self._counted.keys():
             if before.get(node) != self._counted.get(node):
                 self._changed(node)
@@ -304,7 +305,7 @@ class Dra:
 
     def taken(self, ours: Callable[[str], bool]) -> dict[str, Counter[str]]:
         """By node, what others hold."""
-        return taken(self._slices.values(), self._claims.values(), ours)
+        return taken(self.slices.values(), self._claims.values(), ours)
 
     def template(self, made: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Where a template of `ask` is made, and it with its version. Raises `Unavailable` while the API is not known to be served."""

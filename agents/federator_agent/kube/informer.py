@@ -86,12 +86,12 @@ class Informer(Generic[Seen, Kept]):
         failures = 0
         while True:
             try:
-                version = await self._list()
+                version = await self.relist()
                 self.trouble = ""
                 self.synced.set()
                 failures = 0
                 while True:
-                    version = await self._watch(version)
+                    version = await self.watch(version)
             except TooOld:
                 log.info("%s: listing again, the changes since are gone", self._path)
             except (FederatorError, msgspec.MsgspecError) as error:
@@ -109,7 +109,7 @@ class Informer(Generic[Seen, Kept]):
             self.items[name] = kept
         self._changed(name, kept)
 
-    async def _list(self) -> str:
+    async def relist(self) -> str:
         """All of it, page by page; the version that a watch goes on from. The pages are of one version, however long they take."""
         present: set[str] = set()
         token, version = "", ""
@@ -118,7 +118,7 @@ class Informer(Generic[Seen, Kept]):
             page = _shallow(self._page, await self._api.ask("GET", self._path, query=query), 2)
             for each in page.items:
                 if (seen := self._seen(each)) is not None:
-                    present.add(self._take(seen))
+                    present.add(self.take(seen))
             token, version = page.metadata.continue_, page.metadata.resource_version
             if not token:
                 break
@@ -136,13 +136,14 @@ class Informer(Generic[Seen, Kept]):
             log.warning("%s: an object is passed over: %s", self._path, error)
             return None
 
-    def _take(self, each: Seen) -> str:
+    def take(self, each: Seen) -> str:
+        """Keep an object, and answer its key."""
         name, kept = self._keep(each)
         if kept is None or self.items.get(name) != kept:
             self.put(name, kept)
         return name
 
-    async def _watch(self, version: str) -> str:
+    async def watch(self, version: str) -> str:
         """Take up changes until the server ends the watch; the version to go on from."""
         query = self._query | {
             "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_S), "resourceVersion": version,
@@ -159,7 +160,7 @@ class Informer(Generic[Seen, Kept]):
                 if change.type == "DELETED":
                     self.put(self._keep(seen)[0], None)
                 else:
-                    self._take(seen)
+                    self.take(seen)
         return version
 
 

@@ -42,13 +42,13 @@ async def fetch(api: Api, pod_path: str, uid: str, patterns: Sequence[str], arch
                         )
                 file.flush()
                 os.fsync(file.fileno())
-        await asyncio.to_thread(_check, temporary)
+        await asyncio.to_thread(check, temporary)
         temporary.rename(archive)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _check(archive: Path) -> None:
+def check(archive: Path) -> None:
     """Whether all of it has come. Raises `Unavailable`, or `Invalid` for what is over the limits of archives."""
     try:
         with archive.open("rb") as file:

@@ -69,7 +69,7 @@ class Pods:
             {"labelSelector": f"{SITE_LABEL}={site}"},
         )
         self.nodes: Informer[Node, NodeSeen] = Informer(
-            api, "/api/v1/nodes", Node, self._node, self._node_changed
+            api, "/api/v1/nodes", Node, self.node_seen, self._node_changed
         )
         self.nodes_changed, self._devices = asyncio.Event(), asyncio.Event()
         self._ready: set[str] = set()
@@ -145,7 +145,7 @@ class Pods:
             self._stale.add(name)
             await asyncio.sleep(LOOK_AGAIN_S)
             return
-        self.nodes.put(*self._node(node))
+        self.nodes.put(*self.node_seen(node))
 
     def _devices_changed(self, node: str) -> None:
         """Those of a node are others; without a name, they are held by others."""
@@ -154,7 +154,8 @@ class Pods:
             self._devices.set()
         self.nodes_changed.set()
 
-    def _node(self, node: Node) -> tuple[str, NodeSeen]:
+    def node_seen(self, node: Node) -> tuple[str, NodeSeen]:
+        """A node by its name, and what is kept of it."""
         node = self.dra.with_devices(node)
         return node.metadata.name, NodeSeen(
             self._cluster.machine(node), node.ready, self._cluster.device_sets(node)

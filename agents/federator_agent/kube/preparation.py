@@ -80,8 +80,8 @@ class Preparation:
         archives = Archives(None, None)
         try:
             archives = Archives(await self._archive(spec), await self._inputs(record, spec))
-            await self._create(record, spec)
-            await self._scheduled(record)
+            await self.create_pods(record, spec)
+            await self.wait_until_scheduled(record)
             await self._staged(record, spec, archives, setting_up)
         except StagingRefused:
             await self.take_back(placement)
@@ -119,7 +119,7 @@ class Preparation:
         await asyncio.to_thread(_packed, folder, archive)
         return archive
 
-    async def _create(self, record: Record, spec: JobSpec) -> None:
+    async def create_pods(self, record: Record, spec: JobSpec) -> None:
         """All at once. What is there already is taken for what it is: the names are never used for anything else."""
         device_sets = (
             device_set for node in self._pods.nodes.items.values() for device_set in node.device_sets
@@ -179,7 +179,7 @@ class Preparation:
         results = await asyncio.gather(*map(self._pods.create, pods), return_exceptions=True)
         return [result for result in results if result is not None]
 
-    async def _scheduled(self, record: Record) -> None:
+    async def wait_until_scheduled(self, record: Record) -> None:
         """All pods have a node, or time is up: first for the controller that holds them by a gate, if there is one, then for the scheduler."""
         placement, gated, since_at = record.entry.placement, False, 0.0
         while True:
@@ -246,7 +246,7 @@ class Preparation:
             return *sizes, manifests.inputs_dir(record, spec, rank)
 
         tasks = [
-            asyncio.create_task(self._stage(record, rank, archives, staged, words(rank)))
+            asyncio.create_task(self.stage_rank(record, rank, archives, staged, words(rank)))
             for rank in record.entry.ranks
         ]
         try:
@@ -256,7 +256,7 @@ class Preparation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _stage(
+    async def stage_rank(
         self,
         record: Record,
         rank: int,

@@ -290,8 +290,8 @@ class Confinement:
             view += ["--ro-bind", "/", "/", *_device_folder()]
         else:
             view += ["--dev-bind", "/", "/"]
-        view += _of_its_own(OPEN_TO_ALL if self.mode is Mode.SANDBOX else (*_open_to_all(VAR), *OPEN_TO_ALL))
-        for home in _homes():
+        view += _of_its_own(OPEN_TO_ALL if self.mode is Mode.SANDBOX else (*open_to_all(VAR), *OPEN_TO_ALL))
+        for home in homes():
             view += _empty(home)
             for program in programs_below(home):
                 view += _shown("--ro-bind", program, home)
@@ -425,7 +425,7 @@ def _program(name: str) -> str:
     return found
 
 
-def _homes() -> list[Path]:
+def homes() -> list[Path]:
     """The agent's home, where its credentials are."""
     names = {os.environ.get("HOME", "")}
     with contextlib.suppress(KeyError):
@@ -483,7 +483,7 @@ def _of_its_own(folders: Sequence[Path]) -> list[str]:
     return [*view, "--mqueue", str(QUEUES)] if QUEUES.is_dir() else view
 
 
-def _open_to_all(top: Path) -> list[Path]:
+def open_to_all(top: Path) -> list[Path]:
     """Folders down to two levels below in which everybody may make files, but for temporary ones. Nothing is told of what cannot be read."""
     found: list[str] = []
     below = [str(top)]

@@ -90,7 +90,7 @@ def processes_of(directories: Iterable[Path]) -> dict[Path, list[int]]:
     """The same for many ranks, in one look at all processes of the host."""
     found: dict[Path, list[int]] = {directory: [] for directory in directories}
     marks = {f"{MARK}={directory}".encode(): pids for directory, pids in found.items()}
-    for pid in _pids():
+    for pid in process_ids():
         for mark in marks.keys() & set(_environment(pid).split(b"\0")):
             marks[mark].append(pid)
     return found
@@ -123,7 +123,7 @@ def _has_child(pid: int) -> bool:
     try:
         return bool((_PROC / str(pid) / "task" / str(pid) / "children").read_text())
     except OSError:  # a kernel without that list
-        return any(_parent(each) == pid for each in _pids())
+        return any(_parent(each) == pid for each in process_ids())
 
 
 def _parent(pid: int) -> int:
@@ -201,7 +201,8 @@ def _as_shown(address: str) -> str:
     return "".join(f"{int.from_bytes(raw[at : at + 4], sys.byteorder):08X}" for at in range(0, len(raw), 4))
 
 
-def _pids() -> Iterator[int]:
+def process_ids() -> Iterator[int]:
+    """Ids of all processes of this host but this one."""
     own = os.getpid()
     for name in os.listdir(_PROC):  # noqa: PTH208 - a scan of all processes must be cheap
         if name.isdigit() and int(name) != own:

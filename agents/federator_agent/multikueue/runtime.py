@@ -49,9 +49,9 @@ class MultiKueueRuntime:
 
     def __init__(self, settings: MultiKueueSettings, around: Surroundings) -> None:
         self._settings, self._around = settings, around
-        self._api = Api(settings.kubeconfig, settings.context)
-        self._base = ""
-        self._synced = asyncio.Event()
+        self.api = Api(settings.kubeconfig, settings.context)
+        self.base_path = ""
+        self.synced = asyncio.Event()
         self._changed = asyncio.Condition()
         self._stands_for: dict[str, Named] = {}
         """By placement, its Workload."""
@@ -67,40 +67,42 @@ class MultiKueueRuntime:
             named = named_by(spec) if spec is not None else None
             if named is not None and not self._stranger(record, named):
                 self._stands_for[record.entry.placement] = named
-        self._around.tasks.spawn(self._watch())
+        self._around.tasks.spawn(self.watch())
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """Follow the Workloads of the cluster, once Kueue is there."""
         try:
-            while not self._base:
+            while not self.base_path:
                 try:
-                    self._base = await base(self._api)
+                    self.base_path = await base(self.api)
                 except FederatorError as error:
                     log.warning("Kueue cannot be reached yet: %s", error)
                     await asyncio.sleep(AGAIN_S)
             seen: Informer[Workload, Workload] = Informer(
-                self._api,
-                f"{self._base}/workloads",
+                self.api,
+                f"{self.base_path}/workloads",
                 Workload,
                 lambda each: (each.key, each),
-                self._seen,
+                self.seen,
                 skips=True,
             )
             self.workloads = seen.items
             self._around.tasks.spawn(self._once(seen))
             await seen.run()
         finally:
-            await self._api.close()
+            await self.api.close()
 
     async def _once(self, seen: Informer[Workload, Workload]) -> None:
         await seen.synced.wait()
-        self._synced.set()
+        self.synced.set()
         for placement in list(self._running):
             self._look(placement)
 
-    def _seen(self, key: str, workload: Workload | None) -> None:
+    def seen(self, key: str, workload: Workload | None) -> None:
+        """Act on a Workload that has changed; None: it is gone."""
         del workload
         self._around.tasks.spawn(self._wake())
-        if self._synced.is_set():
+        if self.synced.is_set():
             for placement in [name for name, each in self._running.items() if each.named.key == key]:
                 self._look(placement)
 
@@ -128,7 +130,7 @@ class MultiKueueRuntime:
         if why := self._stranger(record, named):
             raise StagingRefused(why)
         self._stands_for[record.entry.placement] = named
-        await self._synced.wait()
+        await self.synced.wait()
         self._note(record, f"cluster {self._settings.cluster} is nominated for Workload {named.key}")
         try:
             async with asyncio.timeout(self._settings.admit_within):
@@ -173,7 +175,7 @@ class MultiKueueRuntime:
         meta = {"resourceVersion": workload.metadata.resource_version, "uid": workload.metadata.uid}
         body = {"metadata": meta, "status": {"nominatedClusterNames": list(clusters) or None}}
         try:
-            await self._api.ask("PATCH", self._path(workload), query=OWNER, body=body, kind=MERGE_PATCH)
+            await self.api.ask("PATCH", self._path(workload), query=OWNER, body=body, kind=MERGE_PATCH)
         except (Invalid, Forbidden) as error:
             raise StagingRefused(f"the manager does not take the nomination: {error}") from None
         except FederatorError as error:
@@ -184,7 +186,7 @@ class MultiKueueRuntime:
         named = self._stands_for.get(placement)
         if named is None:
             return
-        await self._synced.wait()
+        await self.synced.wait()
         while (found := self._find(named)) is not None and self._claims(found):
             await self._let_go(found)
             with contextlib.suppress(TimeoutError):
@@ -230,7 +232,7 @@ class MultiKueueRuntime:
             },
         ]
         with contextlib.suppress(Conflict, NotFound):
-            await self._api.ask("PATCH", self._path(found), body=body, kind=JSON_PATCH)
+            await self.api.ask("PATCH", self._path(found), body=body, kind=JSON_PATCH)
 
     def _find(self, named: Named) -> Workload | None:
         found = self.workloads.get(named.key)
@@ -238,7 +240,7 @@ class MultiKueueRuntime:
 
     def _path(self, found: Workload) -> str:
         meta = found.metadata
-        return f"{self._base}/namespaces/{meta.namespace}/workloads/{meta.name}/status"
+        return f"{self.base_path}/namespaces/{meta.namespace}/workloads/{meta.name}/status"
 
     def _note(self, record: Record, text: str) -> None:
         """A line in the log of its first rank; those of the others are empty."""
@@ -276,7 +278,7 @@ class MultiKueueRuntime:
             return
         before = self._running[placement].ranks if placement in self._running else ()
         self._running[placement] = _Running(named, (*before, rank))
-        if self._synced.is_set():
+        if self.synced.is_set():
             self._look(placement)
 
     def _look(self, placement: str) -> None:

@@ -75,13 +75,13 @@ class RankWatch:
                 await asyncio.wait([asking], timeout=FIRST_MARKS_S if hasty else MARKS_S)
                 look = asking.result() if asking.done() else None
                 asking = None if look else asking
-                self._judge(look, await asyncio.to_thread(self._folder.marks))
+                self.judge(look, await asyncio.to_thread(self._folder.marks))
         finally:
             if asking is not None:
                 asking.cancel()
             self._cluster.changed()
 
-    def _judge(self, look: QueueSnapshot | None, marks: Marks) -> None:
+    def judge(self, look: QueueSnapshot | None, marks: Marks) -> None:
         """`marks` were read after the look."""
         now_s = asyncio.get_running_loop().time()
         for rank in marks.started.keys() & self._left - self._started:

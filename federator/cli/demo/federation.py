@@ -165,10 +165,10 @@ class Federation:
         token = await self.admin.create_token(
             TokenRequest(site=site["site"], kind=site["kind"], region=site.get("region", ""))
         )
-        await self._join(name, config, token.secret)
+        await self.join(name, config, token.secret)
         self.processes.start(name, "federator_agent", ["serve", "--config", str(config)])
 
-    async def _join(self, name: str, config: Path, secret: str) -> None:
+    async def join(self, name: str, config: Path, secret: str) -> None:
         """As a site's administrator does it; the token goes through a pipe, because command lines can be seen by all."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "federator_agent", "join", "--config", str(config), "--token", "-",

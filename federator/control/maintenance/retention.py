@@ -91,7 +91,7 @@ class Retention:
         self.configure(settings)
         self._bytes_kept = {Held.BLOB_BYTES: 0, Held.LOG_BYTES: 0}
         self._usage = Usage({}, {})
-        self._bytes = BlobRetention(records, blobs, archive)
+        self.blobs = BlobRetention(records, blobs, archive)
         self.unfinished = UnfinishedUploads(blobs)
         self._of_archive = ArchiveRetention(records, archive, shares)
         self._ledger_lines: int | None = None
@@ -109,7 +109,7 @@ class Retention:
             now, full = self._clock.now(), self._too_many_bytes()
             await self._of_archive.sweep(now, self.settings, self._limits_in_bytes(), full=full)
         await self._drop_specs()
-        await self._bytes.sweep(
+        await self.blobs.sweep(
             self._clock.now(),
             self.settings.unused_blob_s,
             self._clock.real_delay_s(self.settings.unused_blob_s),

@@ -149,7 +149,7 @@ class Timetables:
             for each in (*found.bars, *history)
             if wanted.takes(bar := self._shown(each, sight), lanes.get(bar.lane))
         ]
-        bars = sorted(self._together(bars) if wanted.collapse else bars, key=_order)
+        bars = sorted(self._together(bars) if wanted.collapse else bars, key=sort_key)
         return _Cut(tuple(lane for lane in lanes.values() if wanted.site in ("", lane.site)), bars)
 
     def _page_of(
@@ -256,7 +256,7 @@ class Timetables:
         del self._ended[:-MOST_ENDED]
 
 
-def _order(bar: Bar) -> tuple[int, float, str]:
+def sort_key(bar: Bar) -> tuple[int, float, str]:
     """What is there now, then what is planned, then what has ended, the newest first."""
     rank = _RANK[bar.state]
     return rank, -bar.end_at if bar.state is BarState.ENDED else bar.start_at, bar.id

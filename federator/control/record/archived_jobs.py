@@ -55,7 +55,7 @@ class ArchivedJobs:
         self.unread: set[str] = set()
         """Files that could not be read: they are left out until they can be."""
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Of each who asks now: of the questions of one, one at a time may wait for room."""
 
     def files(self) -> list[ArchiveFile]:
@@ -144,6 +144,6 @@ class ArchivedJobs:
         archive = self.archive
         if archive is None or not self.records.archive_files:
             return nothing
-        turn = self._turns.setdefault(ASKING.get(), asyncio.Lock())
+        turn = self.turns.setdefault(ASKING.get(), asyncio.Lock())
         async with turn, self._room:
             return await asyncio.to_thread(ask, archive)

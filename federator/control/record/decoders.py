@@ -46,12 +46,12 @@ LONG_BYTES = 2**14
 
 def decode_spec(data: bytes) -> JobSpec:
     """The spec of these bytes: few of them are asked for again and again."""
-    return _long(data) if len(data) > LONG_BYTES else _short(data)
+    return long_specs(data) if len(data) > LONG_BYTES else short_specs(data)
 
 
 def _decoded(data: bytes) -> JobSpec:
     return msgspec.json.decode(data, type=JobSpec)
 
 
-_short = lru_cache(maxsize=8192)(_decoded)
-_long = lru_cache(maxsize=1024)(_decoded)
+short_specs = lru_cache(maxsize=8192)(_decoded)
+long_specs = lru_cache(maxsize=1024)(_decoded)

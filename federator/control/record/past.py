@@ -29,17 +29,17 @@ class _Lately(Generic[Row]):
         self._most = most
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._rows: OrderedDict[str, tuple[Row, int]] = OrderedDict()
+        self.rows: OrderedDict[str, tuple[Row, int]] = OrderedDict()
 
     def put(self, name: str, row: Row, size: int = 0) -> None:
-        _, former = self._rows.pop(name, (None, 0))
-        self._rows[name] = row, size
+        _, former = self.rows.pop(name, (None, 0))
+        self.rows[name] = row, size
         self._bytes += size - former
-        while len(self._rows) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= self._rows.popitem(last=False)[1][1]
+        while len(self.rows) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= self.rows.popitem(last=False)[1][1]
 
     def get(self, name: str) -> Row | None:
-        return self._rows.get(name, (None, 0))[0]
+        return self.rows.get(name, (None, 0))[0]
 
 
 class Past:

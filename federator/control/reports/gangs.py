@@ -155,7 +155,7 @@ def _settle(placement: Placement, at: float) -> GangStatus:
     if placement.ended:
         return _late(placement, at)
     if placement.order is Order.RESERVE:
-        return _reserved(placement, at)
+        return settle_reserved(placement, at)
     failed = next((part for part in parts if _failed(part)), None)
     if failed is not None and placement.order is Order.RUN:
         why = f"{_told_by(placement, failed)}: the rest of the gang cannot go on without it"
@@ -168,13 +168,13 @@ def _settle(placement: Placement, at: float) -> GangStatus:
     if placement.order is Order.STOP:
         return GangStatus(placement)
     if all(part.status in _UP for part in parts):
-        return _now(placement, PlacementStatus.RUNNING, at)
+        return come_to(placement, PlacementStatus.RUNNING, at)
     if any(part.status in _BEGUN for part in parts):
-        return _now(placement, PlacementStatus.STARTING, at)
+        return come_to(placement, PlacementStatus.STARTING, at)
     return GangStatus(placement)
 
 
-def _reserved(placement: Placement, at: float) -> GangStatus:
+def settle_reserved(placement: Placement, at: float) -> GangStatus:
     """Told to run once all have accepted. One that cannot, or is gone, ends it at once: it was never told to run."""
     parts = placement.parts
     if any(part.status in _BEGUN or part.started_at is not None for part in parts):
@@ -194,7 +194,7 @@ def _reserved(placement: Placement, at: float) -> GangStatus:
     first = placement.part(placement.members[0])
     assert first is not None
     placement = replace(placement, order=Order.RUN, rendezvous=first.rendezvous)
-    return _now(placement, PlacementStatus.ACCEPTED, at)
+    return come_to(placement, PlacementStatus.ACCEPTED, at)
 
 
 def _late(placement: Placement, at: float) -> GangStatus:
@@ -204,7 +204,7 @@ def _late(placement: Placement, at: float) -> GangStatus:
     return GangStatus(placement)
 
 
-def _now(placement: Placement, status: PlacementStatus, at: float) -> GangStatus:
+def come_to(placement: Placement, status: PlacementStatus, at: float) -> GangStatus:
     """The whole has come to `status`, unless it is there already."""
     if not allows(placement.status, TOLD[status]):
         return GangStatus(placement)

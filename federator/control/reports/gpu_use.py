@@ -68,7 +68,7 @@ class GpuUses:
         self._records = records
         self._clock = clock
         self._now: dict[str, tuple[float, tuple[GpuUse, ...]]] = {}
-        self._curves: OrderedDict[str, dict[str, dict[int, Curve]]] = OrderedDict()
+        self.curves: OrderedDict[str, dict[str, dict[int, Curve]]] = OrderedDict()
         """By placement, then by member, then by number."""
         self._count = 0
         self._all_run = False
@@ -106,7 +106,7 @@ class GpuUses:
 
     def of(self, placement: Placement) -> list[tuple[str, int, Curve]]:
         """The curves of its GPUs, by member and number; none where nobody has said, or it is long over."""
-        curves = self._curves.get(placement.id, {})
+        curves = self.curves.get(placement.id, {})
         return [(member, *each) for member in sorted(curves) for each in sorted(curves[member].items())]
 
     def forget(self, member: str) -> None:
@@ -116,13 +116,13 @@ class GpuUses:
     def _add(self, placement: Placement, member: str, at: float, uses: dict[int, GpuUse]) -> None:
         """Go on with the curves of its GPUs at that member: at most as many as its ranks there can have, whatever numbers are said."""
         most = placement.members.count(member) * (1 if placement.shared else placement.gpus_per_node)
-        curves = self._curves.get(placement.id, {}).get(member, {})
+        curves = self.curves.get(placement.id, {}).get(member, {})
         for gpu, use in uses.items():
             curve = curves.get(gpu)
             if curve is None:
                 if len(curves) >= most or not self._has_room():
                     continue
-                curves = self._curves.setdefault(placement.id, {}).setdefault(member, {})
+                curves = self.curves.setdefault(placement.id, {}).setdefault(member, {})
                 curve = curves[gpu] = Curve()
                 self._count += 1
             curve.add(at, use)
@@ -132,9 +132,9 @@ class GpuUses:
         if self._count < MOST_CURVES or self._all_run:
             return self._count < MOST_CURVES
         open_placements = self._records.open_placements
-        for name in self._curves:
+        for name in self.curves:
             if name not in open_placements or open_placements[name].ended:
-                self._count -= sum(map(len, self._curves.pop(name).values()))
+                self._count -= sum(map(len, self.curves.pop(name).values()))
                 return True
         self._all_run = True
         return False

@@ -80,7 +80,7 @@ class StatusHandler:
         jobs: dict[str, Job] = {}
 
         def write(changes: Changes, report: PlacementReport) -> None:
-            rows = self._changes(member, report).rows.values()
+            rows = self.changes_of(member, report).rows.values()
             changes.put(*rows)
             jobs.update({row.id: row for row in rows if isinstance(row, Job)})
 
@@ -168,7 +168,8 @@ class StatusHandler:
 
         await self._records.transact(compute)
 
-    def _changes(self, member: str, report: PlacementReport) -> Changes:
+    def changes_of(self, member: str, report: PlacementReport) -> Changes:
+        """The rows that a report of the member changes."""
         changes = Changes()
         placement = self._records.placements.get(report.placement)
         if placement is None or member not in placement.members:

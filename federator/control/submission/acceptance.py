@@ -108,7 +108,7 @@ class Acceptance:
         self._blobs = blobs
         self.limits = limits
         self.retention = retention
-        self._shares = shares
+        self.shares = shares
         self._visibility = visibility
 
     async def folders(self, *digests: str | None) -> frozenset[str]:
@@ -235,7 +235,7 @@ class Acceptance:
         request = self._resolved(entry, request)
         job = replace(self._prepared(entry, request), client_id=client_id)
         holders = holders_of(job.owner, job.team)
-        self._shares.refuse_over(self._queued(), holders, wait + before)
+        self.shares.refuse_over(self._queued(), holders, wait + before)
         entry.refuse_over_share(holders)
         keep_spec(self._records, changes, job, request.spec)
         if not request.array and Follows.EACH in job.after_how:

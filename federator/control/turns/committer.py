@@ -77,9 +77,10 @@ class Committer:
             return f"the job is {job.status}"
         if isinstance(action, Rent):
             return self._rent(changes, plan, action, job, snapshot)
-        return self._place(changes, plan, action, job, snapshot)
+        return self.place_job(changes, plan, action, job, snapshot)
 
-    def _place(self, changes: Changes, plan: Plan, action: Place, job: Job, snapshot: Snapshot) -> str:
+    def place_job(self, changes: Changes, plan: Plan, action: Place, job: Job, snapshot: Snapshot) -> str:
+        """Add the rows of a new placement. Answers why it no longer holds; empty: it does."""
         key = f"{action.site}/{action.members[0]}/{action.pool}"
         pool = next((pool for pool in snapshot.pools if pool.key == key), None)
         placement = self._placement(job, self._records.spec(job.spec_hash), plan, action)

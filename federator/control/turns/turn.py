@@ -83,7 +83,7 @@ class Turn:
         self.event_writer = event_writer
         self.solver = solver
         self._decisions = decisions
-        self._clock = clock
+        self.clock = clock
         self._ids = ids
         self.settings = settings
         self.aside = observer.aside
@@ -118,7 +118,7 @@ class Turn:
             await self.once()
             self.occasion.end()
             gap_s = max(self.settings.minimum_gap_s, 2 * min(time_s() - began_s, LONGEST_REST_S))
-            await self._wait(self.plan)
+            await self.wait(self.plan)
             rest_s = began_s + gap_s - time_s()
             if rest_s > 0:  # else it was idle, and begins at once
                 await asyncio.sleep(max(rest_s, self.settings.coalesce_s))
@@ -137,7 +137,7 @@ class Turn:
             self.wake()
             return None
         self.failed = []
-        METRICS.set("federator_last_turn_timestamp_seconds", self._clock.now())
+        METRICS.set("federator_last_turn_timestamp_seconds", self.clock.now())
         return plan
 
     async def _set_aside_at_fault(self) -> bool:
@@ -181,7 +181,7 @@ class Turn:
         await self._remember(decision, committed)
         await note_proposals(self._records, self.event_writer, decision.plan)
         if self.settings.first_forecasts:
-            now = self._clock.now()
+            now = self.clock.now()
             await note_first_forecasts(self._records, self.observer.jobs, decision.plan, now)
         return decision.plan
 
@@ -311,14 +311,14 @@ class Turn:
         self.last = (problem, plan)
         self.waiting = {waiting.job: waiting for waiting in plan.waiting}
 
-    async def _wait(self, plan: Plan | None) -> None:
+    async def wait(self, plan: Plan | None) -> None:
         """Until there is an occasion, the plan's own wake-up, something to stop because its place closes, or the heartbeat."""
-        until_s, now = self.settings.heartbeat_s, self._clock.now()
+        until_s, now = self.settings.heartbeat_s, self.clock.now()
         own_at = (next_stop_at(self._records, now), self.aside.next_at(now))
         for at in (plan.wake_at if plan else None, *own_at):
             if at is not None:
                 until_s = min(until_s, max(0.0, at - now))
-        delay_s = max(self.settings.minimum_gap_s, self._clock.real_delay_s(until_s))
+        delay_s = max(self.settings.minimum_gap_s, self.clock.real_delay_s(until_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self.occasion.come()

@@ -21,7 +21,7 @@ DONE = "compiled"
 @cache
 def folder() -> Path | None:
     """The folder, if it can be written or has been; None without numba."""
-    name = _name()
+    name = build_name()
     if name is None:
         return None
     places = [above / f"kernels-{name}" for above in _above()]
@@ -55,7 +55,7 @@ def finish() -> None:
             (place / DONE).touch()
 
 
-def _name() -> str | None:
+def build_name() -> str | None:
     """Of the sources, of the programs that compile them, and of the processor that they are compiled for."""
     try:
         from llvmlite.binding import get_host_cpu_features, get_host_cpu_name  # noqa: PLC0415 - may be missing

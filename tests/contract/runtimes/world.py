@@ -87,7 +87,7 @@ class RuntimeWorld:
         self.setups: list[str] = []
         self.placements: list[str] = []
         self._ids = IdSource(CLOCK)
-        self._spool = Spool(folder / "state")
+        self.spool = Spool(folder / "state")
         self._tasks = Tasks()
         self.runtime: Runtime
         self.records: dict[str, Record] = {}
@@ -103,12 +103,12 @@ class RuntimeWorld:
             "here",
             {"PATH": "/usr/bin:/bin"},
             CLOCK,
-            self._spool,
+            self.spool,
             cast("Bulk", self.bulk),
-            Carrier(self._spool.directory, CLOCK, None, self.allowed, networks=self.networks, bulk=self.bulk),
+            Carrier(self.spool.directory, CLOCK, None, self.allowed, networks=self.networks, bulk=self.bulk),
             self._tasks,
             self.told.append,
-            gang_key=self._spool.gang_key(),
+            gang_key=self.spool.gang_key(),
         )
         self.runtime = self.site.make(around)
         self.runtime.resume(list(self.records.values()))
@@ -130,7 +130,7 @@ class RuntimeWorld:
             await self.runtime.unprepare(placement)
             await self.runtime.discard(placement, None)
         await self.end()
-        self._spool.close()
+        self.spool.close()
 
     # What a test asks for ------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class RuntimeWorld:
 
     def log(self, record: Record, rank: int = 0) -> str:
         """What a rank has written."""
-        file = self._spool.placements / record.entry.placement / f"rank-{rank}" / "log"
+        file = self.spool.placements / record.entry.placement / f"rank-{rank}" / "log"
         return file.read_text() if file.exists() else ""
 
     async def has_written(self, record: Record, words: str, rank: int = 0) -> None:

@@ -56,7 +56,7 @@ class Rank:
         """Processes of the watchdog, which do not carry the rank's mark."""
         words = ["federator_agent.local.watchdog", str(self.directory)]
         found = []
-        for pid in traces._pids():
+        for pid in traces.process_ids():
             try:
                 line = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             except OSError:

@@ -159,7 +159,7 @@ async def test_a_read_only_disk_is_told_from_a_full_one_and_statuses_wait_at_the
 async def test_a_slow_disk_slows_those_who_write_and_nobody_who_reads(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = disk.store.writer._commit
+    commit = disk.store.writer.commit_batch
     stuck, go_on = threading.Event(), threading.Event()
 
     def slowly(batch: Any) -> Any:
@@ -167,7 +167,7 @@ async def test_a_slow_disk_slows_those_who_write_and_nobody_who_reads(
         go_on.wait(PATIENCE_S)
         return commit(batch)
 
-    monkeypatch.setattr(disk.store.writer, "_commit", slowly)
+    monkeypatch.setattr(disk.store.writer, "commit_batch", slowly)
     writing = [asyncio.create_task(disk.submit()) for _ in range(50)]
     await until(stuck.is_set, "the first to write")
     for _ in range(20):

@@ -117,7 +117,7 @@ async def test_a_plan_is_put_in_order_in_a_thread_and_once_for_all_its_pages(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ordered: list[bool] = []
-    order: Callable[[Bar], object] = timetables._order
+    order: Callable[[Bar], object] = timetables.sort_key
 
     def noted(bar: Bar) -> object:
         try:
@@ -127,7 +127,7 @@ async def test_a_plan_is_put_in_order_in_a_thread_and_once_for_all_its_pages(
             ordered.append(True)
         return order(bar)
 
-    monkeypatch.setattr(timetables, "_order", noted)
+    monkeypatch.setattr(timetables, "sort_key", noted)
     await rig.world.add_site("hall", nodes=2, gpus=4)
     await rig.submit("ada", name="sweep", array="0-19", resources={"gpus": 1}, estimate="2h")
     await rig.world.turn()

@@ -42,8 +42,8 @@ class Slow:
         self.seen: set[SiteStatus] = set()
         self._slow = False
         self._writer = store.writer
-        self._commit = store.writer._commit
-        store.writer._commit = self._slowly  # type: ignore[method-assign]
+        self._commit = store.writer.commit_batch
+        store.writer.commit_batch = self._slowly  # type: ignore[method-assign]
         world.core.inventory.subscribe(self._look)
 
     def slow_down(self) -> None:
@@ -53,7 +53,7 @@ class Slow:
     def _slowly(self, batch: Any) -> Any:
         if self._slow:
             self.commits += 1
-            self.waiting = max(self.waiting, self._writer._queue.qsize())
+            self.waiting = max(self.waiting, self._writer.waiting.qsize())
             time.sleep(random.uniform(*SLOW_S))
         return self._commit(batch)
 

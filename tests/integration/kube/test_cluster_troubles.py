@@ -292,15 +292,15 @@ async def test_a_watch_that_is_too_old_lists_again(own: Bed) -> None:
         api, PODS, Pod, lambda pod: (pod.metadata.name, pod), lambda _name, _pod: None
     )
     with pytest.raises(TooOld):
-        await mirror._watch("1")
-    listed = mirror._list
+        await mirror.watch("1")
+    listed = mirror.relist
     versions: list[str] = []
 
     async def old_at_first() -> str:
         versions.append(await listed())
         return versions[-1] if len(versions) > 1 else "1"
 
-    mirror._list = old_at_first  # type: ignore[method-assign]
+    mirror.relist = old_at_first  # type: ignore[method-assign]
     task = asyncio.create_task(mirror.run())
     try:
         await until(lambda: len(versions) > 1, "the second list")

@@ -163,11 +163,12 @@ async def test_large_values_and_specs_are_outside_etcd_by_hash(cluster: EtcdClus
     large = bytes(3 * 2**20)
     await store.commit(Transaction(puts=(Put("large", large), Put("spec/1", b"small"), Put("row", b"in"))))
     assert [item.value for item in (await store.range("")).items] == [large, b"in", b"small"]
-    assert len(blobs._blobs) == 2
+    assert len(blobs.usage().blobs) == 2
     kept = cluster.ctl("get", "--prefix", "/outside/data/", "--print-value-only")
     assert "small" not in kept
     assert "in" in kept
-    blobs._blobs.clear()
+    for digest in blobs.usage().blobs:
+        assert blobs.drop(digest, 0)
     assert (item := await store.get("row")) is not None
     assert item.value == b"in"
     with pytest.raises(Damaged, match="shared_dir"):
@@ -191,7 +192,7 @@ async def test_large_values_that_no_key_names_are_dropped_after_a_day(
     assert (item := await store.get("spec/2")) is not None
     assert item.value == b"kept"
     assert blobs.has(others)
-    assert len(blobs._blobs) == 2
+    assert len(blobs.usage().blobs) == 2
     await store.close()
 
 

@@ -143,8 +143,9 @@ def test_each_fault_is_told_and_only_what_may_pass_is_tried_again(
     if code == "hang":  # botocore waits for a second whether the body is wanted
         settings = replace(settings, patience_s=4.0)
     answers.status, answers.code, answers.asked = status, code, 0
-    bucket = Bucket(Server(settings), "x")
-    assert bucket._server._client, "made before the time runs"
+    server = Server(settings)
+    bucket = Bucket(server, "x")
+    assert server.client, "made before the time runs"
     caplog.set_level(logging.DEBUG)
     with pytest.raises(kind, match=said) as caught:
         bucket.put("key", b"data")

@@ -30,7 +30,7 @@ class Process:
         self._died = died
         self._stopped = False
         self._kept: list[asyncio.Handle] = []
-        self._tasks: list[asyncio.Task[Any]] = []
+        self.tasks: list[asyncio.Task[Any]] = []
         self._context: Context = copy_context()
         self._context.run(_PRESENT.set, self)
 
@@ -42,7 +42,7 @@ class Process:
     def spawn(self, doing: Coroutine[Any, Any, None], what: str) -> None:
         """Begin a task of the process."""
         task = self.loop.create_task(doing, name=f"{self.name}: {what}", context=self._context.copy())
-        self._tasks.append(task)
+        self.tasks.append(task)
 
     def call(self, what: Callable[..., object], *args: Any) -> None:
         """Let the process do this soon, if it is alive then."""
@@ -86,8 +86,8 @@ class Process:
 
     def bury(self) -> None:
         """Let its abandoned tasks go, so that nothing complains of them. Called when the simulation is over."""
-        for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        for task in self.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio has no other way
             unwind(task)
 
 
@@ -182,9 +182,9 @@ def _task(
     task: asyncio.Task[Any] = asyncio.Task(doing, loop=loop, **fields)
     process = _of(fields.get("context"))
     if process is not None:
-        process._tasks.append(task)
-        if len(process._tasks) % 256 == 0:
-            process._tasks[:] = [each for each in process._tasks if not each.done()]
+        process.tasks.append(task)
+        if len(process.tasks) % 256 == 0:
+            process.tasks[:] = [each for each in process.tasks if not each.done()]
     return task
 
 

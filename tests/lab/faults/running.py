@@ -130,7 +130,7 @@ def _bury(world: World) -> None:
     if world.scene.has_data:
         shutil.rmtree(world.scene.folder)
     for task in asyncio.all_tasks(world.loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio has no other way
         with contextlib.suppress(BaseException):
             task.get_coro().close()
     if world.scene.has_data:

@@ -126,7 +126,7 @@ class Site:
         """What is said arrives; the answer may be lost, with the link."""
         match instruction:
             case do.Offer(jobs):
-                intake = self.dispatcher.core.hub._local_jobs
+                intake = self.dispatcher.core.hub.local_jobs
                 adopted = await intake.adopt("here", jobs)
                 if self.chance.random() < 0.3:
                     assert await intake.adopt("here", jobs) == adopted

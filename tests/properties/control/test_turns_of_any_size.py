@@ -69,7 +69,7 @@ class _Etcd:
 
     async def take(self, transaction: Transaction) -> None:
         check_transaction(transaction)
-        request = await self.store._request(transaction)
+        request = await self.store.request_of(transaction)
         assert max(len(request.compare), len(request.success), len(request.failure)) <= ETCD_OPERATIONS
         self.largest = max(self.largest, request.ByteSize())
         assert request.ByteSize() < ETCD_BYTES

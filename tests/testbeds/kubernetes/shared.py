@@ -76,7 +76,7 @@ def _begun() -> Bed:
     folder = _STARTED.enter_context(tempfile.TemporaryDirectory(prefix="kubernetes-"))
     if given := os.environ.get("KUBECONFIG"):
         image = os.environ.get("FEDERATOR_TEST_IMAGE", FOREIGN_IMAGE)
-        admin = _admin(Path(given), Path(folder))
+        admin = admin_of(Path(given), Path(folder))
         return Bed(admin, install(admin, Path(folder)), image)
     cluster = _STARTED.enter_context(KubeCluster(Path(folder)))
     node = _STARTED.enter_context(RealNode(cluster))
@@ -136,7 +136,7 @@ def data(bed: Bed) -> KubeData:
     return KubeData(image=bed.image, secret=SECRET, volumes=volumes)
 
 
-def _admin(kubeconfig: Path, folder: Path) -> Admin:
+def admin_of(kubeconfig: Path, folder: Path) -> Admin:
     """Whom a kubeconfig names: by a token, by a client's certificate, or by a program that prints either."""
     document: Any = read_document(kubeconfig.read_text()).value
     context = next(

@@ -135,7 +135,7 @@ def test_a_link_that_a_running_job_puts_in_the_place_of_a_file_is_not_packed(
         folder.mkdir(parents=True)
         (folder / "step").write_text(folder.name)
     (work / "kept").write_text("kept")
-    looked = archives._names
+    looked = archives.matching_names
 
     def then_swap(held: int, patterns: tuple[str, ...]) -> list[str]:
         found = looked(held, patterns)
@@ -143,7 +143,7 @@ def test_a_link_that_a_running_job_puts_in_the_place_of_a_file_is_not_packed(
         (work / swapped).symlink_to(secret / Path(swapped).relative_to("results"))
         return found
 
-    monkeypatch.setattr(archives, "_names", then_swap)
+    monkeypatch.setattr(archives, "matching_names", then_swap)
     archives.pack(work, ("**",), tmp_path / "packed.tar.gz")
     with tarfile.open(tmp_path / "packed.tar.gz") as packed:
         assert packed.getnames() == ["kept"]

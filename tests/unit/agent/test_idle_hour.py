@@ -50,16 +50,16 @@ class Quiet:
         identity = Identity(dispatcher="http://127.0.0.1:9", member="ship", site="ship", incarnation="inc-1")
         self.clock, self.said = clock, list[Up]()
         self.agent = Agent(settings, identity, spool, Way())
-        self.agent._link.takes = takes
-        self.agent._link.say = self._hear  # type: ignore[method-assign]
-        self.agent._hands = cast(InstructionExecutor, NoHands())
+        self.agent.link.takes = takes
+        self.agent.link.say = self._hear  # type: ignore[method-assign]
+        self.agent.executor = cast(InstructionExecutor, NoHands())
         self.agent.handle(ev.Awake("boot"))
         welcome = Welcome("s1", "t1", "inc-1", 1, 5.0, takes)
         self.agent.handle(ev.LinkUp(welcome.incarnation, welcome.term, clock.boot(), ""))
 
     def _hear(self, message: Up) -> None:
         """As the link does: count it, and what is answered."""
-        use = self.agent._use
+        use = self.agent.link_use
         use.count(REPORTS, sent=len(encode(message)))
         self.said.append(message)
         if isinstance(message, Report | Unchanged):
@@ -73,8 +73,8 @@ class Quiet:
         self.said.clear()
         for _ in range(int(HOUR_S)):
             self.clock.advance(1.0)
-            self.agent._look_at_the_clock()
-        (reports,) = self.agent._use.state().hour
+            self.agent.tick()
+        (reports,) = self.agent.link_use.state().hour
         return reports.sent + reports.received
 
 

@@ -63,7 +63,7 @@ def test_the_job_is_cancelled_however_the_command_ends(
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests were started under
     try:
         with pytest.raises(ends):
-            asyncio.run(notebook._notebook(HERE, {}, None, Forward(1), 0))
+            asyncio.run(notebook.run_notebook(HERE, {}, None, Forward(1), 0))
     finally:
         signal.signal(signal.SIGHUP, before)
     assert client.cancelled == ["job-1"]
@@ -83,7 +83,7 @@ def test_in_the_background_of_a_script_it_can_be_ended(monkeypatch: pytest.Monke
 
 def test_with_nohup_a_closed_terminal_does_not_end_it() -> None:
     async def installed() -> bool:
-        notebook._end_as_ctrl_c_does(signal.SIGHUP)
+        notebook.end_as_ctrl_c_does(signal.SIGHUP)
         return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -30,11 +30,11 @@ def test_who_has_no_configuration_gets_one(tmp_path: Path) -> None:
 
 
 def test_a_host_has_letters_that_ssh_takes() -> None:
-    assert ssh._host_name("sweep[3]", 0) == "sweep.3.federator"
-    assert ssh._host_name("a b; rm -rf /", 2) == "a.b.rm.-rf.2.federator"
+    assert ssh.host_name("sweep[3]", 0) == "sweep.3.federator"
+    assert ssh.host_name("a b; rm -rf /", 2) == "a.b.rm.-rf.2.federator"
 
 
 def test_no_word_reaches_the_shell_or_ssh_as_more_than_a_word() -> None:
-    assert ssh._as_written(["x", "$(id) %h'"]) == """x '$(id) %%h'"'"''"""
+    assert ssh.as_written(["x", "$(id) %h'"]) == """x '$(id) %%h'"'"''"""
     with pytest.raises(Invalid, match="cannot be printed"):
-        ssh._as_written(["x\n  ProxyCommand id"])
+        ssh.as_written(["x\n  ProxyCommand id"])

@@ -77,7 +77,7 @@ def test_bars_come_for_what_takes_long_and_go(monkeypatch: pytest.MonkeyPatch) -
     bars = progress.Bars()
 
     def drawn() -> list[str]:
-        return [task.description for task in bars._drawn.tasks] if bars._drawn is not None else []
+        return [task.description for task in bars.drawn.tasks] if bars.drawn is not None else []
 
     bars.tell(Step("packing", 5, 10))
     assert not drawn(), "it is done before anybody has read it"

@@ -386,17 +386,17 @@ async def test_logs_and_outputs_go_at_their_age_and_the_jobs_with_the_archive(pl
     output = place.blobs.put(b"output")
     await later(world, 25)
     assert place.blobs.log_length(f"{job.placement}/0") == 15
-    await world.core.sweeper.retention._bytes.sweep(0, -1, -1)
+    await world.core.sweeper.retention.blobs.sweep(0, -1, -1)
     assert place.blobs.get(output) is not None, "the archive names it"
     await later(world, 10)
     assert place.blobs.log_length(f"{job.placement}/0") == 0
     assert (await world.core.views.find_any(ADA, "train")).id == job.id
-    await world.core.sweeper.retention._bytes.sweep(0, -1, -1)
+    await world.core.sweeper.retention.blobs.sweep(0, -1, -1)
     assert place.blobs.get(output) is None
     (file,) = world.core.records.archive_files.values()
     await later(world, 400)
     assert world.core.records.archive_files == {}
-    await world.core.sweeper.retention._bytes.sweep(0, -1, -1)
+    await world.core.sweeper.retention.blobs.sweep(0, -1, -1)
     assert place.blobs.get(file.digest) is None
     assert in_memory(world) == ["eval"]
 
@@ -491,7 +491,7 @@ async def test_a_file_that_cannot_be_read_is_left_out_until_it_can_be(
     page, _ = await world.core.views.page(ADA)
     assert ([row.name for row in page.jobs], page.total) == (["eval"], 1)
     await world.core.sweeper.retention.sweep()
-    await world.core.sweeper.retention._bytes.sweep(0, -1, -1)
+    await world.core.sweeper.retention.blobs.sweep(0, -1, -1)
     assert place.blobs.get(output) is not None, "the file may name it"
     monkeypatch.undo()
     await world.core.sweeper.retention.sweep()
@@ -504,7 +504,7 @@ async def test_a_dispatcher_whose_archive_was_turned_off_starts_and_keeps_its_bl
     output = place.blobs.put(b"output")
     world = await make_world(place.store, world.clock, blobs=place.blobs)
     await world.core.sweeper.retention.sweep()
-    await world.core.sweeper.retention._bytes.sweep(0, -1, -1)
+    await world.core.sweeper.retention.blobs.sweep(0, -1, -1)
     assert place.blobs.get(output) is not None
     page, _ = await world.core.views.page(ADA)
     assert [row.name for row in page.jobs] == ["eval"]
@@ -550,9 +550,9 @@ async def test_a_stop_does_not_wait_for_what_the_archive_is_doing(place: Place) 
     world = await a_history(place)
     await archive_all(world)
     slow = asyncio.create_task(
-        asyncio.to_thread(place.archive._rows, "SELECT sum(range) FROM range(1000000000000)", [])
+        asyncio.to_thread(place.archive.fetch, "SELECT sum(range) FROM range(1000000000000)", [])
     )
-    while not (place.archive._busy or slow.done()):
+    while not (place.archive.busy or slow.done()):
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.2)
     place.archive.close()

@@ -140,7 +140,7 @@ async def test_the_next_close_wakes_a_turn_when_nothing_waits(monkeypatch: pytes
         return 0.0
 
     monkeypatch.setattr(ManualClock, "real_delay_s", sleep)
-    await world.core.turn._wait(None)
+    await world.core.turn.wait(None)
     assert slept == [1.0]
     world.clock.advance(1)
     await world.core.turn.once()

@@ -229,7 +229,7 @@ async def test_one_person_may_not_fill_the_queue_with_arrays() -> None:
     world.core.intake.acceptance.limits = replace(
         world.core.intake.acceptance.limits, array_waiting=1000, queued_jobs=10_000
     )
-    shares = world.core.intake.acceptance._shares
+    shares = world.core.intake.acceptance.shares
     shares.limits = replace(shares.limits, queued_jobs=10_000)
     await world.submit_all(name="sweep", array="0-999999")
     held = world.core.records.held_counts.of(Held.QUEUED, holders_of("ada")[0])

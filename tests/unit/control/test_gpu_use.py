@@ -112,7 +112,7 @@ async def test_what_is_full_is_looked_through_once_until_a_placement_ends(
             looked.append("through")
             return super().__iter__()
 
-    uses._curves = Watched(uses._curves)
+    uses.curves = Watched(uses.curves)
     looked.clear()
     for _ in range(5):
         tell(world, use_of(world, again))

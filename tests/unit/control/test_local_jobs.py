@@ -65,7 +65,7 @@ def local(world: World, file: dict[str, Any] | None = None, **fields: Any) -> Lo
 
 
 async def adopt(world: World, *jobs: LocalJob, member: str = "lab") -> tuple[str, ...]:
-    return await world.core.hub._local_jobs.adopt(member, jobs)
+    return await world.core.hub.local_jobs.adopt(member, jobs)
 
 
 async def lines(world: World) -> list[LedgerEntry]:

@@ -133,7 +133,7 @@ async def test_planning_rests_for_as_long_as_it_took_while_events_keep_coming() 
 async def test_a_turn_begins_at_once_when_nothing_was_going_on() -> None:
     world = await make_world()
     turn = world.core.turn
-    turn._clock = SystemClock()  # else the heartbeat never waits
+    turn.clock = SystemClock()  # else the heartbeat never waits
     turn.settings = TurnSettings(solver=False, minimum_gap_s=0.01, coalesce_s=3600.0)
     turns: list[float] = []
 

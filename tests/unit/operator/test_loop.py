@@ -193,7 +193,7 @@ async def test_another_namespace_cannot_take_every_place(world: World, namespace
 
 async def test_what_somebody_has_written_is_not_held_in_memory(world: World) -> None:
     operator = world.operator()
-    operator.jobs._take(held("n", "x"))
+    operator.jobs.take(held("n", "x"))
     kept = operator.jobs.items["n/x"]
     assert (kept.claimed, kept.spec, kept.metadata.annotations) == (True, {}, {})
     assert kept.fields == held("n", "x").fields
@@ -297,7 +297,7 @@ async def test_one_object_that_cannot_be_read_hides_no_other(way: str, levels: i
     api: Any = Stored(stored("a"), stored("deep", deep), wrong, stored("z"))
     dispatcher: Any = FakeDispatcher()
     jobs = Operator(FILE, api, lambda _file, _tenant: dispatcher).jobs
-    assert await (jobs._list() if way == "list" else jobs._watch("1")) == ("5" if way == "list" else "9")
+    assert await (jobs.relist() if way == "list" else jobs.watch("1")) == ("5" if way == "list" else "9")
     assert sorted(jobs.items) == ["n/a", "n/deep", "n/z"]
     assert all(limit <= 50 for limit in api.limits), "a page of objects of a megabyte each is in memory"
     # it is refused as any other that is written wrong, and by whatever way it comes, it is the same one
@@ -312,7 +312,7 @@ async def test_without_leave_to_pass_over_an_object_nothing_is_known() -> None:
         api, "/x", FederatedJob, lambda job: (job.key, job), lambda _name, _job: None
     )
     with pytest.raises(msgspec.ValidationError):
-        await pods._list()
+        await pods.relist()
 
 
 async def test_a_fault_of_its_own_stops_one_object_and_not_the_others(
@@ -350,7 +350,7 @@ async def test_a_fault_while_mirroring_ends_nothing(
     client: Any = world.dispatcher
     with monkeypatch.context() as patched:
         patched.setattr(world.dispatcher, what, fails)
-        await operator._mirror_namespace("n", client)
+        await operator.mirror_namespace("n", client)
     assert world.status()["phase"] == "Pending"
-    await operator._mirror_namespace("n", client)
+    await operator.mirror_namespace("n", client)
     assert world.status()["phase"] == "Running"

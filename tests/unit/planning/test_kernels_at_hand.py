@@ -133,11 +133,11 @@ def test_one_compiles_at_a_time(place: Path) -> None:
 
 
 def test_a_kernel_is_named_after_all_that_it_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = cache._name()
+    name = cache.build_name()
     assert name is not None
-    assert name == cache._name()
+    assert name == cache.build_name()
     monkeypatch.setattr(cache, "version", lambda _package: "0")
-    assert cache._name() != name
+    assert cache.build_name() != name
 
 
 @pytest.mark.usefixtures("place")
@@ -154,7 +154,7 @@ def test_what_goes_wrong_while_compiling_is_told(monkeypatch: pytest.MonkeyPatch
 def homes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[Path, Path]:
     """The shelf's folders: beside the sources, and at home."""
     monkeypatch.setattr(cache, "folder", cache.folder.__wrapped__)
-    monkeypatch.setattr(cache, "_name", lambda: "a")
+    monkeypatch.setattr(cache, "build_name", lambda: "a")
     monkeypatch.setattr(cache, "_above", lambda: [tmp_path / "sources", tmp_path / "home"])
     return tmp_path / "sources/kernels-a", tmp_path / "home/kernels-a"
 

@@ -122,7 +122,7 @@ def test_a_segment_that_a_former_writer_replaced_is_found_again() -> None:
     assert present.read("log", 0, 5) == b"01234"
     bucket.objects.clear()
     again = logs_in(bucket)
-    again._logs["log"] = segments.Log("log", [segments.Segment(0, 5, 0, 5)])
+    again.logs["log"] = segments.Log("log", [segments.Segment(0, 5, 0, 5)])
     with pytest.raises(Damaged, match="lacks its bytes 0 to 5"):
         again.read("log", 0, 5)
 
@@ -149,8 +149,8 @@ def test_many_logs_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     logs = logs_in(bucket)
     for number in range(200):
         logs.append(f"plc-{number}/0", 0, b"%040d" % number)
-        assert logs._memory <= 20_000
-    assert len(logs._logs) <= 20
+        assert logs.memory_bytes <= 20_000
+    assert len(logs.logs) <= 20
     assert logs.append("plc-0/0", 40, b"more") == 44
     assert logs.read("plc-0/0", 0, 100) == b"%040dmore" % 0
     assert logs.usage()["plc-7"] == 40
@@ -181,7 +181,7 @@ def test_a_log_that_always_grows_holds_nobody_up(monkeypatch: pytest.MonkeyPatch
     logs = SegmentedLogs(cast(Bucket, bucket), flush_s=3600.0)
 
     def grow() -> None:
-        logs._logs["a"].tail += b"x"
+        logs.logs["a"].tail += b"x"
         bucket.meanwhile = grow if bucket.puts < 100 else None
 
     bucket.meanwhile = grow
@@ -201,7 +201,7 @@ def test_what_two_threads_write_alike_stays_though_the_log_was_forgotten(
     logs.append("a", 0, b"a" * 1000)
     bucket.meanwhile = lambda: logs.append("b", 0, b"b" * 1000)
     logs.keep(["a"])
-    assert "a" not in logs._logs
+    assert "a" not in logs.logs
     assert logs.length("a") == 1000
     logs.close()
 
@@ -212,7 +212,7 @@ def test_an_untouched_log_is_not_written_again() -> None:
     logs.append("log", 0, b"once")
     for _ in range(3):
         logs.keep(["log"])
-        logs._flush()
+        logs.flush()
     assert bucket.puts == 1
     logs.close()
 

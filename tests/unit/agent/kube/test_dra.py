@@ -275,7 +275,7 @@ async def test_no_gang_waits_for_a_resource_that_no_node_publishes(kind: str) ->
     nothing: Any = SimpleNamespace()
     quotas: Any = SimpleNamespace(of=lambda _home: UNBOUNDED)
     preparing = Preparation(nothing, pods, nothing, around, settings, Cluster(settings, "here"), quotas)
-    await preparing._create(record, spec)
+    await preparing.create_pods(record, spec)
     assert len(making.pods) == 2
     notes = [pod["metadata"]["annotations"] for pod in making.pods]
     assert dra.DEVICES_NOTE in notes[0]
@@ -303,13 +303,13 @@ class Publishing:
     """An API server on which drivers have published slices; a watch tells of nothing more."""
 
     def __init__(self, slices: int) -> None:
-        self._slices = [published(f"n{number}", "gpu-0") for number in range(slices)]
+        self.slices = [published(f"n{number}", "gpu-0") for number in range(slices)]
 
     async def ask(self, _method: str, path: str, **_: Any) -> bytes:
         if path == dra.GROUP:
             return b'{"versions": [{"version": "v1"}]}'
         if path.endswith("/resourceslices"):
-            return msgspec.json.encode({"items": self._slices})
+            return msgspec.json.encode({"items": self.slices})
         return b'{"items": []}'
 
     @asynccontextmanager
@@ -338,8 +338,8 @@ async def test_many_slices_that_change_together_are_counted_once(monkeypatch: py
         changed.clear()
         for number in range(50):
             (offer,) = offers(published(f"n{number}", "gpu-0", "gpu-1"))
-            found._slices[f"n{number}-1"] = offer
-            found._slice_changed(f"n{number}-1", offer)
+            found.slices[f"n{number}-1"] = offer
+            found.slice_changed(f"n{number}-1", offer)
         await until(lambda: len(changed) >= 50, "the nodes to be told")
     finally:
         running.cancel()

@@ -52,7 +52,7 @@ def test_a_kubeconfig_of_any_kind_is_taken(tmp_path: Path, user: dict[str, Any],
     }
     file = tmp_path / "kubeconfig"
     file.write_text(json.dumps(document))
-    admin = shared._admin(file, tmp_path)
+    admin = shared.admin_of(file, tmp_path)
     assert (admin.url, admin.token, admin.ca.read_text()) == ("https://k", token, "ca")
     held = [] if admin.certificate is None else [each.read_text() for each in admin.certificate]
     assert held == ([] if token else [CERTIFICATE, KEY])

@@ -124,7 +124,9 @@ class World:
     async def scheduled(self, ranks: int) -> None:
         spec = JobSpec(name="job", run="x", nodes=ranks)
         slots = tuple(Slot(each, "main", "n", (), 1000, 0) for each in range(ranks))
-        await self.preparation._scheduled(Record(entry=entry("p1", spec), phase=Phase.STAGING, slots=slots))
+        await self.preparation.wait_until_scheduled(
+            Record(entry=entry("p1", spec), phase=Phase.STAGING, slots=slots)
+        )
 
 
 @pytest.mark.parametrize("queue", ["", "gpus"], ids=["by-default", "by-name"])

@@ -30,7 +30,7 @@ def _pods() -> Pods:
 def _put(known: Pods, *, ready: str) -> None:
     status = {"conditions": [{"type": "Ready", "status": ready}]}
     node = msgspec.convert({"metadata": {"name": "n1"}, "status": status}, Node)
-    known.nodes.put("n1", known._node(node)[1])
+    known.nodes.put("n1", known.node_seen(node)[1])
 
 
 async def test_a_node_that_was_well_is_gone_only_once_its_kubelet_has_had_the_time_to_end_its_pods(
@@ -97,14 +97,14 @@ def _pod(namespace: str, second: int) -> dict[str, Any]:
 
 async def test_pods_of_a_namespace_that_is_not_ours_are_not_seen() -> None:
     known = Tenants().known()
-    await known.mirror._list()
+    await known.mirror.relist()
     assert sorted(known.mirror.items) == ["plain/p1-0", "vision/p1-0"]
     assert {pod.metadata.namespace for pod in await known.of("p1")} == {"plain", "vision"}
 
 
 async def test_of_two_pods_of_one_name_the_first_is_the_placements() -> None:
     known = Tenants().known()
-    await known.mirror._list()
+    await known.mirror.relist()
     for found in (known.get("p1-0"), await known.look("p1-0"), await known.look("p1-0", "vision")):
         assert found is not None
         assert found.metadata.namespace == "vision"

@@ -134,7 +134,7 @@ async def test_an_api_server_that_has_just_started_is_asked_again(refusals: int,
     preparing = Refusing(around, around, around, around, around, around, around)
     preparing.refusals = refusals
     record: Any = SimpleNamespace(entry=SimpleNamespace(placement="p"))
-    work = preparing._stage(record, 0, Archives(None, None), lambda _: None, ())
+    work = preparing.stage_rank(record, 0, Archives(None, None), lambda _: None, ())
     if brought:
         await work
     else:

@@ -76,9 +76,9 @@ class World(RuntimeWorld):
     def begin(self) -> None:
         super().begin()
         made: Any = self.runtime
-        made._api, made._base = self.server, "/apis/kueue"
-        made._watch = None
-        made._synced.set()
+        made.api, made.base_path = self.server, "/apis/kueue"
+        made.watch = None
+        made.synced.set()
         self.seen()
 
     def seen(self, **status: Any) -> None:
@@ -86,12 +86,12 @@ class World(RuntimeWorld):
         self.server.status |= status
         made: Any = self.runtime
         made.workloads["n/w"] = self.server.workload()
-        made._seen("n/w", made.workloads["n/w"])
+        made.seen("n/w", made.workloads["n/w"])
 
     def gone(self) -> None:
         made: Any = self.runtime
         made.workloads.clear()
-        made._seen("n/w", None)
+        made.seen("n/w", None)
 
     def record(self, spec: JobSpec, **fields: Any) -> Record:
         return super().record(spec, **{"owner": "ada", **fields})
@@ -99,7 +99,7 @@ class World(RuntimeWorld):
     async def admitted(self) -> tuple[Record, JobSpec]:
         spec = JobSpec("job", run="exit 1", labels=LABELS, nodes=2)
         record = self.record(spec)
-        self._spool.keep_spec(record.entry.spec_hash, msgspec.json.encode(spec))
+        self.spool.keep_spec(record.entry.spec_hash, msgspec.json.encode(spec))
         self.seen(clusterName=MINE)
         prepared = await self.prepare(record, spec)
         return self.intend(record, prepared), spec
@@ -115,7 +115,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     async def nothing(_self: MultiKueueRuntime) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(MultiKueueRuntime, "_watch", nothing)
+    monkeypatch.setattr(MultiKueueRuntime, "watch", nothing)
     world = World(tmp_path)
     world.begin()
     yield world
@@ -217,14 +217,14 @@ async def test_anothers_job_with_the_same_labels_neither_nominates_nor_evicts(
     """Labels of a job are seen by others, who may write them into one of their own."""
     running, spec = await world.admitted()
     world.runtime.start(running, spec, (0, 1))
-    world._spool.keep_spec("1" * 64, msgspec.json.encode(spec))
+    world.spool.keep_spec("1" * 64, msgspec.json.encode(spec))
     forged = world.record(spec, owner=owner, spec_hash="1" * 64)
     with pytest.raises(
         StagingRefused, match=r"may not stand for Workloads of namespace n: multikueue\.namespaces"
     ):
         await world.prepare(forged, spec)
     made: Any = world.runtime
-    made._watch = asyncio.Event().wait
+    made.watch = asyncio.Event().wait
     world.runtime.resume([forged])  # as after a restart of the agent
     world.runtime.signal(forged.entry.placement, (0, 1), "TERM")
     await world.runtime.unprepare(forged.entry.placement)

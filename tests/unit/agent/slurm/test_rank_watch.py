@@ -23,7 +23,7 @@ async def ends(*jobs: Job) -> list[RankEnded]:
     watch = RankWatch(SimpleNamespace(), folder, "p1", "7", ManualClock(), told.append)  # type: ignore[arg-type]
     watch.add((0,))
     for job in jobs:
-        watch._judge(QueueSnapshot([job], 0.0), TOLD)
+        watch.judge(QueueSnapshot([job], 0.0), TOLD)
     return told
 
 

@@ -76,7 +76,7 @@ def forget_a_lease(patch: Patch) -> None:
 
 def drop_a_terminal_status(patch: Patch) -> None:
     """One success in three is acknowledged and not written."""
-    changes = statuses.StatusHandler._changes
+    changes = statuses.StatusHandler.changes_of
     seen: list[str] = []
 
     def forgetful(self: Any, member: str, report: Any) -> Changes:
@@ -86,7 +86,7 @@ def drop_a_terminal_status(patch: Patch) -> None:
                 return Changes()
         return changes(self, member, report)
 
-    patch.setattr(statuses.StatusHandler, "_changes", forgetful)
+    patch.setattr(statuses.StatusHandler, "changes_of", forgetful)
 
 
 def acknowledge_before_it_is_durable(patch: Patch) -> None:
@@ -171,17 +171,17 @@ def reuse_a_placement_id(patch: Patch) -> None:
 
 def start_half_a_gang(patch: Patch) -> None:
     """A gang is told to run when the first of its members has accepted."""
-    reserved = gangs._reserved
+    reserved = gangs.settle_reserved
 
     def hasty(placement: Any, at: float) -> Any:
         accepted = [part for part in placement.parts if part.status is PlacementStatus.ACCEPTED]
         if not accepted or any(part.ended for part in placement.parts):
             return reserved(placement, at)
-        return gangs._now(
+        return gangs.come_to(
             replace(placement, order=Order.RUN, rendezvous="here:1"), PlacementStatus.ACCEPTED, at
         )
 
-    patch.setattr(gangs, "_reserved", hasty)
+    patch.setattr(gangs, "settle_reserved", hasty)
 
 
 def seat_on_what_is_taken(patch: Patch) -> None:
@@ -214,14 +214,14 @@ def forget_a_budget(patch: Patch) -> None:
 
 def pass_over_what_was_due_meanwhile(patch: Patch) -> None:
     """What a series was due for while nobody looked has no run, and nobody is told."""
-    come_due = series._come_due
+    come_due = series.come_due
 
     def forgetful(now_is: Any, now: float, running: str) -> Any:
         if now_is.next_at is not None and now - now_is.next_at > 10.0:
             return replace(now_is, next_at=now_is.every.after(now, now_is.anchor_at))
         return come_due(now_is, now, running)
 
-    patch.setattr(series, "_come_due", forgetful)
+    patch.setattr(series, "come_due", forgetful)
 
 
 def look_at_no_run_before(patch: Patch) -> None:

@@ -16,7 +16,7 @@ from tests.lab.faults.running import Outcome, play_plan
 def fail_one(patch: pytest.MonkeyPatch) -> set[str]:
     """The first job that is to start anywhere can never be written down as started; its id is told once there is one."""
     bad: set[str] = set()
-    for name in ("_place", "_rent"):
+    for name in ("place_job", "_rent"):
         write = getattr(Committer, name)
 
         def fails(self: Any, changes: Changes, plan: Any, action: Any, *rest: Any, write: Any = write) -> str:
