@@ -42,7 +42,7 @@ LAUNCHERS = {
     "MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE": "What `torch.distributed` reads: where rank 0 listens, and how many processes there are with one for each GPU.",
     "TRACEPARENT": "Where the spans of the job's own programs belong, in the words of W3C Trace Context, where the dispatcher traces jobs.",
     "PET_*": "What `torchrun` reads, so that it needs no options.",
-    "CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER": "The GPUs of this rank, at a bare host.",
+    "CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER": "The GPUs of this rank, at a bare host. Where its site has `gpu_probe`, the variable that this names stands in their place.",
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`, `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "Of a part of a GPU: the limits that an MPS server keeps the rank to, where one runs.",
 }
 COMMAND = {

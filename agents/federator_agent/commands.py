@@ -22,12 +22,13 @@ from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.route import Way
 from federator.retry import Backoff
 from federator.wire.link import JoinRequest
-from federator_agent import excerpts, images, job_folders, nvml
+from federator_agent import excerpts, gpu_probe, images, job_folders, nvml
 from federator_agent.config import AgentSettings, load
 from federator_agent.core.lent_capacity import lent_hosts
 from federator_agent.core.state import Phase, State, restore
 from federator_agent.enrollment import change_key, reason
 from federator_agent.enrollment import join as join_dispatcher
+from federator_agent.gpus import Driver, DriverTrouble, NoDriver, describe
 from federator_agent.home import settle
 from federator_agent.keys import Keys, public
 from federator_agent.kube import checks as kube_checks
@@ -310,13 +311,13 @@ def check_gpus(settings: AgentSettings) -> list[str]:
     if not settings.watch_gpus or not (here or unnamed):
         return []
     try:
-        reading = nvml.Driver().read()
-        return nvml.describe(reading) if here else []
-    except nvml.NoDriver as error:
+        reading = Driver(gpu_probe.library(settings.gpu_probe)).read()
+        return describe(reading) if here else []
+    except NoDriver as error:
         if not nvml.present():
             return [f"ok    GPUs are taken from the site file: {error}"] if here else []
         return [f"WARN  this host has NVIDIA GPUs that cannot be counted: {error}; {nvml.REMEDY}"]
-    except nvml.DriverTrouble as error:
+    except DriverTrouble as error:
         return [str(error)] if here else []
 
 

@@ -17,11 +17,12 @@ from federator.wire.faults import read_whole, told_in
 from federator.wire.local_submit import DEFAULT_SOCKET
 from federator.wire.records import decode
 from federator.wire.yamltext import read_document
-from federator_agent import nvml
+from federator_agent import gpu_probe
 from federator_agent.core.lent_capacity import HostPool, Site, is_of, with_shares
 from federator_agent.data.allowed import Allowed, allowed_of
 from federator_agent.electricity import Electricity
-from federator_agent.gpu_listing import listed
+from federator_agent.gpu_probe import GpuProbe
+from federator_agent.gpus import CUDA_VISIBLE_DEVICES, DriverTrouble, Library, Make, makes
 from federator_agent.images import Images, images_of
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.kube.settings import check as check_kube
@@ -85,6 +86,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether GPUs of this host that ail take no new work."""
     electricity: Electricity = Electricity()
     """What electricity costs and emits here."""
+    gpu_probe: GpuProbe | None = None
+    """What counts this host's GPUs; None: NVIDIA's driver."""
     gpu_test: GpuTest | None = None
     """What shows that a faulty GPU is good for work again; None: faults stay until the driver tells of none."""
     ca: str = ""
@@ -187,6 +190,7 @@ def _settings(file: SiteFile, environ: Mapping[str, str], folder: Path) -> Agent
         host_key=None if file.host_key is None else folder / file.host_key,
         watch_gpus=file.watch_gpus and kueue is None and UNWATCHED_VARIABLE not in environ,
         electricity=file.electricity,
+        gpu_probe=file.gpu_probe,
         gpu_test=file.gpu_test,
         state_dir=folder / (file.state_dir or environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR),
         report_every_s=file.report_every,
@@ -208,9 +212,6 @@ def _check(file: SiteFile) -> None:
     if file.local_submit is not None and (clusters in (["kube"], ["slurm"]) or file.multikueue is not None):
         remedy = "leave it out: people of a cluster submit to its own scheduler"
         raise Invalid("is for sites whose jobs are processes", field="$.local_submit", remedy=remedy)
-    if file.list_gpus and clusters in (["kube"], ["slurm"]):
-        remedy = "leave it out: a cluster counts its own nodes"
-        raise Invalid("is for GPUs of this host", field="$.list_gpus", remedy=remedy)
     file.electricity.check("$.electricity")
     if file.gpu_test is not None and (clusters in (["kube"], ["slurm"]) or not file.watch_gpus):
         because = "is for GPUs that the agent watches"
@@ -220,6 +221,7 @@ def _check(file: SiteFile) -> None:
             else "leave out watch_gpus: false"
         )
         raise Invalid(because, field="$.gpu_test", remedy=remedy)
+    _check_probe(file, of_cluster=clusters in (["kube"], ["slurm"]))
     if file.kube is not None:
         check_kube(file.kube)
         if file.images is not None:
@@ -227,9 +229,27 @@ def _check(file: SiteFile) -> None:
             raise Invalid("does not go with 'kube'", field="$.images", remedy=remedy)
 
 
+def _check_probe(file: SiteFile, *, of_cluster: bool) -> None:
+    if file.gpu_probe is None:
+        return
+    if of_cluster or file.multikueue is not None:
+        remedy = "leave it out: a cluster counts its own devices"
+        raise Invalid("is for GPUs of this host", field="$.gpu_probe", remedy=remedy)
+    if file.gpu_probe.visible == CUDA_VISIBLE_DEVICES:
+        return
+    if images_of(file.images) is not None:
+        remedy = "leave out images: containers are given devices of NVIDIA only"
+        raise Invalid("does not go with 'images'", field="$.gpu_probe", remedy=remedy)
+    if shared := next((pool.name for pool in file.pools or () if pool.shared), None):
+        remedy = "leave out 'shared': nothing holds jobs to a part of such a device"
+        raise Invalid(
+            f"does not go with the shared GPUs of pool {shared}", field="$.gpu_probe", remedy=remedy
+        )
+
+
 def _site(file: SiteFile) -> Site:
     observed = file.kube is not None or file.slurm is not None
-    pools = () if observed else _pools(file.pools, file.list_gpus)
+    pools = () if observed else _pools(file.pools, gpu_probe.library(file.gpu_probe))
     return Site(
         name=file.site,
         pools=pools,
@@ -239,13 +259,13 @@ def _site(file: SiteFile) -> Site:
     )
 
 
-def _pools(written: tuple[Pool, ...] | None, list_gpus: str) -> tuple[HostPool, ...]:
+def _pools(written: tuple[Pool, ...] | None, library: Library) -> tuple[HostPool, ...]:
     if written is None:
-        return _found_pools(list_gpus)
+        return _found_pools(library)
     pools: list[HostPool] = []
     for index, each in enumerate(written):
         path = f"$.pools[{index}]"
-        pool = _pool(each, path, list_gpus)
+        pool = _pool(each, path, library)
         if each.shared > pool.gpus_per_node:
             remedy = f"write at most {pool.gpus_per_node}"
             raise Invalid(f"cannot be {each.shared}", field=f"{path}.shared", remedy=remedy)
@@ -256,49 +276,49 @@ def _pools(written: tuple[Pool, ...] | None, list_gpus: str) -> tuple[HostPool, 
     return tuple(pools)
 
 
-def _found_pools(list_gpus: str) -> tuple[HostPool, ...]:
+def _found_pools(library: Library) -> tuple[HostPool, ...]:
     """This host as it is: one pool, or one for each make of its GPUs with a share of all else."""
-    makes = _makes("$.pools", list_gpus)
-    whole = _pool(Pool("default", gpus_per_node=0), "$.pools")
-    gpus = sum(make.number for make in makes)
+    found = _makes("$.pools", library)
+    whole = _pool(Pool("default", gpus_per_node=0), "$.pools", library)
+    gpus = sum(make.number for make in found)
     return tuple(
         msgspec.structs.replace(
             whole,
-            name=make.model.lower() if len(makes) > 1 else whole.name,
+            name=make.model.lower() if len(found) > 1 else whole.name,
             model=make.model,
             gpu_memory_mib=make.memory_mib,
             gpus_per_node=make.number,
             cpus_milli_per_node=whole.cpus_milli_per_node * make.number // gpus,
             memory_mib_per_node=whole.memory_mib_per_node * make.number // gpus,
         )
-        for make in makes
+        for make in found
     ) or (whole,)
 
 
-def _makes(path: str, list_gpus: str) -> tuple[nvml.Make, ...]:
+def _makes(path: str, library: Library) -> tuple[Make, ...]:
     try:
-        return listed(list_gpus) if list_gpus else nvml.makes()
-    except nvml.DriverTrouble as error:
+        return makes(library)
+    except DriverTrouble as error:
         remedy = "fix the driver, or set 'gpus_per_node' and 'model' of each pool"
         raise Invalid(str(error), field=path, remedy=remedy) from None
 
 
-def _make(pool: Pool, path: str, list_gpus: str) -> nvml.Make | None:
+def _make(pool: Pool, path: str, library: Library) -> Make | None:
     """What GPUs of the host a pool has that does not say how many."""
-    makes = _makes(path, list_gpus)
+    found = _makes(path, library)
     if pool.model is not None:
         model = pool.model
-        return next((make for make in makes if is_of(model, make.model)), None)
-    if len(makes) > 1:
-        models = ", ".join(make.model for make in makes)
+        return next((make for make in found if is_of(model, make.model)), None)
+    if len(found) > 1:
+        models = ", ".join(make.model for make in found)
         remedy = "make a pool of each, with 'model: …'; a pool without GPUs has 'gpus_per_node: 0'"
         raise Invalid(f"is missing: this host has {models}", field=f"{path}.model", remedy=remedy)
-    return makes[0] if makes else None
+    return found[0] if found else None
 
 
-def _pool(pool: Pool, path: str, list_gpus: str = "") -> HostPool:
+def _pool(pool: Pool, path: str, library: Library) -> HostPool:
     """A declared pool. A host that declares no GPUs is asked; what is declared wins."""
-    found = _make(pool, path, list_gpus) if pool.gpus_per_node is None else None
+    found = _make(pool, path, library) if pool.gpus_per_node is None else None
     gpus = pool.gpus_per_node if pool.gpus_per_node is not None else found.number if found else 0
     model = pool.model or (found.model if found else "")
     if gpus and not model:

@@ -6,6 +6,7 @@ from federator.model.jobs import WHOLE_MILLI, JobSpec
 from federator.model.spans import traceparent
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Record
+from federator_agent.gpus import CUDA_VISIBLE_DEVICES
 
 GANG_VARIABLE = "FEDERATOR_GANG_SECRET"
 
@@ -75,12 +76,15 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
     return values | spec.env
 
 
-def device_environment(slot: Slot) -> dict[str, str]:
-    """Which GPUs a rank sees; of one that it has a part of, also how much that is.
+def device_environment(slot: Slot, visible: str = CUDA_VISIBLE_DEVICES) -> dict[str, str]:
+    """Which GPUs a rank sees, by the variable of their kind; of one that it has a part of, also how much that is.
 
     That part is for programs to keep to: CUDA holds them to it only where an MPS server runs at the host, which reads the `CUDA_MPS_*` variables.
     """
-    values = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    values = {visible: ",".join(map(str, slot.gpus))}
+    if visible != CUDA_VISIBLE_DEVICES:
+        return values | _share_environment(slot)
+    values["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     if not slot.share_milli:
         return values
     values |= _share_environment(slot)

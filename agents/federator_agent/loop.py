@@ -39,7 +39,7 @@ from federator.wire.link import (
     Unchanged,
     Welcome,
 )
-from federator_agent import metadata
+from federator_agent import gpu_probe, metadata
 from federator_agent.bulk import Bulk
 from federator_agent.config import AgentSettings
 from federator_agent.core import events as ev
@@ -92,9 +92,14 @@ class Agent:
         self._gpu_tests = None
         if settings.gpu_test is not None:
             given, apart = settings.environment, self._confinement
-            self._gpu_tests = GpuTests(settings.gpu_test, settings.state_dir, given, apart, self._clock)
+            seen = gpu_probe.visible(settings.gpu_probe)
+            self._gpu_tests = GpuTests(settings.gpu_test, settings.state_dir, given, apart, self._clock, seen)
         self._devices = Devices(
-            settings.site, settings.state_dir, watch=settings.watch_gpus, tests=self._gpu_tests
+            settings.site,
+            settings.state_dir,
+            watch=settings.watch_gpus,
+            tests=self._gpu_tests,
+            library=gpu_probe.library(settings.gpu_probe),
         )
         self._told_use: tuple[tuple[GpuUse, ...], float] = (), 0.0
         self.state = State(
@@ -235,6 +240,7 @@ class Agent:
                 tasks=self._tasks,
                 tell=self.tell,
                 images=self._settings.images,
+                visible=gpu_probe.visible(self._settings.gpu_probe),
                 secrets=self._settings.secrets,
                 confinement=self._confinement,
                 gang_key=self._spool.gang_key(),

@@ -20,9 +20,9 @@ from federator_agent.bulk import Bulk
 from federator_agent.core.events import Event
 from federator_agent.core.state import Record
 from federator_agent.data.carrier import Carrier
+from federator_agent.gpus import CUDA_VISIBLE_DEVICES, Gpu
 from federator_agent.images import Images
 from federator_agent.local.confinement import Confinement, shared
-from federator_agent.nvml import Gpu
 from federator_agent.secrets import Secret
 from federator_agent.spool import Spool
 from federator_agent.usage import Readings
@@ -81,6 +81,8 @@ class Surroundings(NamedTuple):
     """What stands between the jobs of this host."""
     images: Images | None = None
     """How jobs run in the image that they name, where they are processes; None: they do not."""
+    visible: str = CUDA_VISIBLE_DEVICES
+    """The variable that says which GPUs a rank sees, where ranks are processes."""
     gang_key: bytes = b""
     """What the secrets of gangs are made of."""
 

@@ -18,6 +18,7 @@ from federator.wire.accelerators import Model
 from federator_agent.data.allowed import Addresses
 from federator_agent.data.reach import Network
 from federator_agent.electricity import Electricity
+from federator_agent.gpu_probe import GpuProbe
 from federator_agent.images import NONE, Engine, Images
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.lent import Lend
@@ -150,8 +151,8 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of `serve`. `text`: lines for people; `json`: one object a line, with `trace_id` where it is about one job."""
     watch_gpus: bool = True
     """Whether GPUs of this host that ail, or that others use, take no new work."""
-    list_gpus: Annotated[str, fields.short(4096, "/usr/local/bin/list-gpus")] = ""
-    """A command of `/bin/sh` that prints the GPUs of this host where no NVIDIA driver tells of them: a line for each, such as `Orin 32GB`. It is run within 10 s when the file is read, as the agent's user, for pools that do not say what they have. Left out: the NVIDIA driver is asked."""
+    gpu_probe: GpuProbe | None = None
+    """What counts the accelerators of this host where they are not NVIDIA's, such as `{command: python -m federator_agent.amd, visible: ROCR_VISIBLE_DEVICES}`. Left out: NVIDIA's driver."""
     gpu_test: GpuTest | None = None
     """A test that gives a faulty GPU back to work when it passes, such as `{command: dcgmi diag -r 2}`. Left out: a fault stays until the driver tells of none."""
     report_every: Annotated[float, fields.duration("5s", low_s=0.1)] | None = None

@@ -26,6 +26,7 @@ from federator.operator.settings import MultiKueue, OperatorFile
 from federator.operator.submissions import Submissions
 from federator.retry import Backoff
 from federator.wire.http import JobRow
+from federator_agent.gpus import Gpu
 from federator_agent.kube.capacity import Size, request_of
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, class_of
@@ -41,7 +42,6 @@ from federator_agent.multikueue.workloads import (
     Workload,
     base,
 )
-from federator_agent.nvml import Gpu
 
 AGAIN_S, REFUSED_AGAIN_S = 5.0, 60.0
 ENDED_AGAIN = Backoff(60.0, 3600.0, spread=0.0)

@@ -16,6 +16,7 @@ from federator_agent import ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Seen
 from federator_agent.core.state import Record
+from federator_agent.gpus import Gpu
 from federator_agent.kube import commands, entrance, manifests, outputs, usage
 from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
 from federator_agent.kube.checkpoint_push import pushed
@@ -27,7 +28,6 @@ from federator_agent.kube.preparation import Preparation
 from federator_agent.kube.quotas import Quotas
 from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings
-from federator_agent.nvml import Gpu
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging_errors import StagingRefused
 from federator_agent.usage import Reading, Readings

@@ -16,9 +16,10 @@ from federator.wire.link import MAX_GPUS
 from federator_agent.core.events import DevicesSeen
 from federator_agent.core.lent_capacity import HostPool, Site, is_of
 from federator_agent.gpu_topology import Groups
+from federator_agent.gpus import Driver, DriverTrouble, Gpu, Library, NoDriver, Process, Reading
 from federator_agent.local import traces
 from federator_agent.local.gpu_tests import GpuTests
-from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading
+from federator_agent.nvml import Nvml
 
 FIRST_ANSWER_WITHIN_S = 20.0
 """Real seconds: it may have to wake up its GPUs."""
@@ -37,11 +38,17 @@ class Devices:
     """The GPUs of this host. `site` is the one given, with the numbers that the driver knows its GPUs by; `ailing` is what was seen last."""
 
     def __init__(
-        self, site: Site, state_dir: Path, *, watch: bool = True, tests: GpuTests | None = None
+        self,
+        site: Site,
+        state_dir: Path,
+        *,
+        watch: bool = True,
+        tests: GpuTests | None = None,
+        library: Library | None = None,
     ) -> None:
         """Look once, so that nothing is seated on an ailing GPU in the first seconds. Blocks for as long as a hung driver is given."""
         self._own = f"{state_dir}/"
-        self._driver = Driver()
+        self._driver = Driver(library or Nvml())
         self._tests = tests
         self._here = _here(site) if watch else ()
         self._watched: tuple[HostPool, ...] | None = None

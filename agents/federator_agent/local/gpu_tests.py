@@ -19,10 +19,10 @@ from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration
 from federator.wire import fields
 from federator_agent import job_folders
+from federator_agent.gpus import CUDA_VISIBLE_DEVICES, Gpu
 from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import Confinement, Place
 from federator_agent.local.ranks import LocalRanks
-from federator_agent.nvml import Gpu
 
 MAX_AGAIN_S = 86_400.0
 """However often it was tested, it is tested once a day."""
@@ -37,7 +37,7 @@ class GpuTest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What shows that a faulty GPU is good for work again."""
 
     command: fields.Text
-    """Run by `/bin/sh` with that GPU alone in `CUDA_VISIBLE_DEVICES`, such as `dcgmi diag -r 2` or a small training. Exit code 0: it is good."""
+    """Run by `/bin/sh` with that GPU alone in `CUDA_VISIBLE_DEVICES`, or in the variable of `gpu_probe`, such as `dcgmi diag -r 2` or a small training. Exit code 0: it is good."""
     within: Annotated[float, fields.duration("10m", low_s=0.1, high_s=MAX_WITHIN_S)] = 600.0
     """When it takes longer it is ended, and has failed."""
     again: Annotated[float, fields.duration("10m", low_s=0.1, high_s=MAX_AGAIN_S)] = 600.0
@@ -66,8 +66,10 @@ class GpuTests:
         environment: Mapping[str, str],
         confinement: Confinement,
         clock: Clock,
+        visible: str = CUDA_VISIBLE_DEVICES,
     ) -> None:
         self._test = test
+        self._visible = visible
         self._directory = directory / "gpu-tests"
         self._environment = dict(environment)
         self._confinement = confinement
@@ -162,7 +164,7 @@ class GpuTests:
     def _start(self, place: Place, number: int, over: "asyncio.Future[tuple[int | None, str]]") -> None:
         seen = 0 if self._confinement.hides_gpus((number,)) else number
         environment = self._environment | {
-            "CUDA_VISIBLE_DEVICES": str(seen),
+            self._visible: str(seen),
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         }
         launch = self._confinement.launch(

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from federator.model.jobs import WHOLE_MILLI
 from federator_agent.core.lent_capacity import Slot
+from federator_agent.gpus import Gpu
 from federator_agent.local import cgroups, traces
-from federator_agent.nvml import Gpu
 from federator_agent.usage import GpuUse, Reading, Readings
 
 _TICKS = os.sysconf("SC_CLK_TCK")

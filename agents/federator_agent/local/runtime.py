@@ -27,12 +27,12 @@ from federator_agent.environment import (
     rank_environment,
     setup_environment,
 )
+from federator_agent.gpus import Gpu
 from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Launch, Place
 from federator_agent.local.meter import Rank, readings
 from federator_agent.local.ranks import OUT_OF_MEMORY, TOLD_FROM_OUTSIDE, Found, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.nvml import Gpu
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
@@ -147,7 +147,12 @@ class LocalRuntime:
         base = self._around.environment
         owner = place.work.lstat().st_uid if os.geteuid() == 0 else None
         words = ["/bin/sh", "-c", _taking(text)]
-        return Launch(words, base | device_environment(slot), images.given(environment, base), owner)
+        return Launch(
+            words,
+            base | device_environment(slot, self._around.visible),
+            images.given(environment, base),
+            owner,
+        )
 
     @staticmethod
     def _container(placement: str, rank: int) -> str:
@@ -196,8 +201,10 @@ class LocalRuntime:
 
     def _environment(self, record: Record, spec: JobSpec, slot: Slot, where: Where) -> dict[str, str]:
         """What a rank sees. Raises `StagingError` for a secret that cannot be had."""
-        environment = self._around.environment | device_environment(self._as_seen(slot))
-        environment |= rank_environment(record, spec, slot.rank, where)
+        visible = self._around.visible
+        devices = device_environment(self._as_seen(slot), visible)
+        environment = self._around.environment | devices | rank_environment(record, spec, slot.rank, where)
+        environment[visible] = devices[visible]  # whatever the job says of it
         return environment | secrets.variables(self._around.secrets, spec)
 
     async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:

@@ -18,10 +18,10 @@ from federator.model.placements import Cause
 from federator.wire.tunnel import Exec, Forward
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
+from federator_agent.gpus import Gpu
 from federator_agent.kube.informer import Informer
 from federator_agent.multikueue.settings import MultiKueueSettings
 from federator_agent.multikueue.workloads import PENDING, RETRY, Named, Workload, base, named_by
-from federator_agent.nvml import Gpu
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging_errors import StagingRefused
 from federator_agent.usage import Readings

@@ -15,8 +15,8 @@ from federator.model.jobs import WHOLE_MILLI
 from federator.model.sites import LocalWork
 from federator_agent.core.lent_capacity import SHARED_POOL, Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
+from federator_agent.gpus import Gpu
 from federator_agent.mig import mig
-from federator_agent.nvml import Gpu
 from federator_agent.slurm.output import OVER, WAITING, Node, OtherJob, Partition
 from federator_agent.slurm.script import Target
 from federator_agent.slurm.settings import UNTYPED, GpuType, SlurmSettings

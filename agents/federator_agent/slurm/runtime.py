@@ -22,8 +22,8 @@ from federator_agent.core import events as ev
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
+from federator_agent.gpus import Gpu
 from federator_agent.local.ranks import LocalRanks
-from federator_agent.nvml import Gpu
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.safe_open import opened
 from federator_agent.slurm import steps, usage, users

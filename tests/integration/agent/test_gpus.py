@@ -1,6 +1,7 @@
 """An agent that watches its host's GPUs fall ill and recover, through NVML's own symbols, while work runs on them."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -15,11 +16,11 @@ import pytest
 from federator.kernel.clock import SystemClock
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import Cause, PlacementStatus, Used
+from federator_agent.gpus import Gpu
 from federator_agent.local import traces
 from federator_agent.local.confinement import Confinement
 from federator_agent.local.gpu_tests import GpuTest, GpuTests
 from federator_agent.local.isolation import Isolation, Mode
-from federator_agent.nvml import Gpu
 from tests.contract.runtimes import factories_local_users
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
@@ -31,7 +32,7 @@ POOLS = """
 pools:
   - {name: gpu, model: A100, gpu_memory: 80GB, gpus_per_node: 4, cpus_per_node: 16, memory_per_node: 64GiB}
 """
-HUNG = "the NVIDIA driver does not answer"
+HUNG = "the driver does not answer"
 
 
 @pytest.fixture
@@ -99,6 +100,32 @@ async def test_a_lost_gpu_leaves_the_shapes_until_it_is_back_and_what_runs_on_it
     driver.change(0, lost=0)
     driver.change(2, lost=0)
     await dispatcher.until(lambda: (free(dispatcher), ailing(dispatcher)) == (4, {}))
+
+
+async def test_devices_that_a_command_counts_are_shown_by_their_own_variable_and_ail_as_gpus_do(
+    dispatcher: FakeDispatcher, agent: AgentProcess, tmp_path: Path
+) -> None:
+    await agent.end()
+    cards = [{"name": "U250", "memory_mib": 65536}] * 4
+    counted = tmp_path / "cards.json"
+    counted.write_text(json.dumps({"gpus": cards}))
+    site = agent.config.read_text()
+    probe = f"gpu_probe: {{command: cat {counted}, visible: XRT_DEVICES}}\n"
+    agent.config.write_text(f"{probe}{site[: site.index('pools:')]}pools: [{{name: gpu}}]\n")
+    before = len(dispatcher.reports)
+    await agent.start()
+    await dispatcher.until(lambda: len(dispatcher.reports) > before)
+    assert (free(dispatcher), dispatcher.reports[-1].pools[0].model) == (4, "U250")
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps({"gpus": [cards[0] | {"trouble": "no power"}, *cards[1:]]}))
+    new.replace(counted)
+    await dispatcher.until(lambda: ailing(dispatcher) == {0: "no power"})
+    asks = Resources(gpus=Accelerators(count=2, models=("U250",)))
+    run = 'echo "$XRT_DEVICES ${CUDA_VISIBLE_DEVICES-none}"'
+    spec = dispatcher.spec(run=run, resources=asks, env={"XRT_DEVICES": "0,1,2,3"})
+    await dispatcher.want(entry("p1", spec))
+    assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
+    assert dispatcher.log("p1") == "1,2 none\n", "whatever the job says of it"
 
 
 async def test_a_gpu_that_ails_when_the_agent_starts_never_shows(

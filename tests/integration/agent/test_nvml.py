@@ -14,8 +14,9 @@ import pynvml
 import pytest
 
 from federator_agent.core.lent_capacity import HostPool, Site
+from federator_agent.gpus import Driver, DriverTrouble, Gpu, NoDriver, Process
 from federator_agent.local import devices
-from federator_agent.nvml import Driver, DriverTrouble, Gpu, NoDriver, Process
+from federator_agent.nvml import Nvml
 from tests.support.waiting import until
 from tests.testbeds.nvml import A100, StubDriver
 
@@ -43,8 +44,8 @@ def troubles(driver: Driver) -> list[str]:
 def test_a_reading_has_model_memory_use_heat_and_processes_of_every_gpu(install: Install) -> None:
     stub = install(A100, "NVIDIA H200")
     stub.change(0, used=40960, util=93, temperature=61, processes="77:40000,78:960")
-    reading = Driver().read()
-    assert reading.driver == "550.54.15"
+    reading = Driver(Nvml()).read()
+    assert reading.driver == "NVIDIA driver 550.54.15"
     assert reading.gpus == (
         Gpu(
             index=0,
@@ -105,7 +106,7 @@ def test_models_are_named_as_users_write_them(name: str, model: str) -> None:
 def test_a_gpu_ails_and_is_well_again(
     install: Install, ill: dict[str, int], well: dict[str, int], says: str
 ) -> None:
-    stub, driver = install(A100, A100), Driver()
+    stub, driver = install(A100, A100), Driver(Nvml())
     assert troubles(driver) == ["", ""]
     stub.change(1, **ill)
     assert troubles(driver) == ["", says]
@@ -117,24 +118,24 @@ def test_errors_that_were_corrected_long_ago_or_only_wait_for_a_reset_are_no_ail
     install: Install,
 ) -> None:
     install(A100).change(0, corrected=9, lifetime_ecc=4, remapped=1, remap_pending=1)
-    assert troubles(Driver()) == [""]
+    assert troubles(Driver(Nvml())) == [""]
 
 
 def test_a_critical_xid_counts_until_the_agent_starts_anew_and_a_programs_own_fault_does_not(
     install: Install,
 ) -> None:
-    stub, driver = install(A100, A100), Driver()
+    stub, driver = install(A100, A100), Driver(Nvml())
     assert troubles(driver) == ["", ""]
     stub.change(0, xid=31)
     stub.change(1, xid=79)
     assert troubles(driver) == ["", "Xid 79: it has fallen off the bus"]
     stub.change(1, xid=0)
     assert troubles(driver) == ["", "Xid 79: it has fallen off the bus"]
-    assert troubles(Driver()) == ["", ""]
+    assert troubles(Driver(Nvml())) == ["", ""]
 
 
 def test_an_error_event_that_comes_again_is_another_fault(install: Install) -> None:
-    stub, driver = install(A100), Driver()
+    stub, driver = install(A100), Driver(Nvml())
     driver.read()
     faults = []
     for _ in range(2):
@@ -144,9 +145,9 @@ def test_an_error_event_that_comes_again_is_another_fault(install: Install) -> N
         driver.read()
     assert len(set(faults)) == 2
     stub.change(0, ecc=1, xid=0)
-    assert Driver().read().gpus[0].fault
+    assert Driver(Nvml()).read().gpus[0].fault
     stub.change(0, ecc=0, mig=1)
-    (divided,) = Driver().read().gpus
+    (divided,) = Driver(Nvml()).read().gpus
     assert (bool(divided.trouble), divided.fault) == (True, ""), "no test would find that gone"
 
 
@@ -163,7 +164,7 @@ def test_an_error_event_that_comes_again_is_another_fault(install: Install) -> N
 )
 def test_a_gpu_that_heat_or_power_slows_down_is_not_sick(install: Install, reasons: int, says: str) -> None:
     install(A100).change(0, clocks=reasons)
-    (gpu,) = Driver().read().gpus
+    (gpu,) = Driver(Nvml()).read().gpus
     assert (gpu.slowed_by, gpu.trouble) == (says, "")
 
 
@@ -171,12 +172,12 @@ def test_islands_of_gpus_are_joined_by_links_and_by_switches(install: Install) -
     stub = install(*[A100] * 6)
     for index, values in enumerate([{"switch": 3}, {}, {"switch": 3}, {"peer": 5}, {}, {}]):
         stub.change(index, numa=1 + (index >= 3), **values)
-    assert Driver().read().near == (((0, 2), (3, 4)), ((0, 1, 2), (3, 4, 5)))
+    assert Driver(Nvml()).read().near == (((0, 2), (3, 4)), ((0, 1, 2), (3, 4, 5)))
 
 
 def test_where_the_driver_knows_no_topology_there_is_none(install: Install) -> None:
     install(A100, A100)
-    assert Driver().read().near == ((), ())
+    assert Driver(Nvml()).read().near == ((), ())
 
 
 def test_without_a_driver_or_its_library_there_is_nothing_to_ask(
@@ -184,27 +185,27 @@ def test_without_a_driver_or_its_library_there_is_nothing_to_ask(
 ) -> None:
     install(A100).driver("init 9")
     with pytest.raises(NoDriver, match="Driver Not Loaded"):
-        Driver().read()
+        Driver(Nvml()).read()
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(NoDriver, match="pip install 'federator"):
-        Driver().read()
+        Driver(Nvml()).read()
 
 
 def test_a_driver_that_breaks_down_is_in_trouble_until_it_answers_again(install: Install) -> None:
-    stub, driver = install(A100), Driver()
+    stub, driver = install(A100), Driver(Nvml())
     assert troubles(driver) == [""]
     stub.driver("init 18", "hang")
     with pytest.raises(DriverTrouble, match="does not answer"):
         driver.read(within_s=0.2)
     stub.driver("init 18")
     with pytest.raises(DriverTrouble, match="version mismatch"):
-        Driver().read()
+        Driver(Nvml()).read()
     stub.driver()
     assert troubles(driver) == [""]
 
 
 def test_a_driver_that_is_unloaded_under_the_agent_is_not_taken_for_none(install: Install) -> None:
-    stub, driver = install(A100), Driver()
+    stub, driver = install(A100), Driver(Nvml())
     assert troubles(driver) == [""]
     Path(stub.environment["NVML_STUB_FILE"]).unlink()
     for _ in range(2):
@@ -215,12 +216,12 @@ def test_a_driver_that_is_unloaded_under_the_agent_is_not_taken_for_none(install
 
 
 async def test_a_hung_driver_is_asked_once_and_stops_nothing(install: Install) -> None:
-    stub, driver = install(A100), Driver()
+    stub, driver = install(A100), Driver(Nvml())
     stub.driver("hang")
     for _ in range(3):
         with pytest.raises(DriverTrouble, match="does not answer"):
             await driver.look(within_s=0.05)
-    assert sum(thread.name == "nvml" for thread in threading.enumerate()) == 1
+    assert sum(thread.name == "gpus" for thread in threading.enumerate()) == 1
     stub.driver()
     async with asyncio.timeout(60):
         assert (await driver.look(within_s=60)).gpus[0].model == "A100"
@@ -251,7 +252,7 @@ async def test_a_driver_that_hangs_when_the_agent_starts_is_waited_for(
 ) -> None:
     stub = install(A100, A100)
     stub.driver("hang")
-    hung = "the NVIDIA driver does not answer"
+    hung = "the driver does not answer"
     async with watched(tmp_path, monkeypatch) as told:
         assert told == [{0: hung, 1: hung}]
         stub.driver()

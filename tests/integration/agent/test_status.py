@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from federator_agent import commands, nvml
+from federator_agent import commands, gpus, nvml
 from federator_agent.config import parse
 from tests.integration.agent.conftest import AgentProcess
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
@@ -28,10 +28,10 @@ def test_gpus_that_cannot_be_counted_are_warned_of(
 ) -> None:
     """A site file without GPUs, on a host that has some: `check` goes through, and names the package."""
 
-    def read(_: nvml.Driver) -> nvml.Reading:
-        raise nvml.NoDriver("no module named pynvml")
+    def read(_: gpus.Driver) -> gpus.Reading:
+        raise gpus.NoDriver("no module named pynvml")
 
-    monkeypatch.setattr(nvml.Driver, "read", read)
+    monkeypatch.setattr(gpus.Driver, "read", read)
     monkeypatch.setattr(nvml, "present", lambda: present)
     text = f"site: here\nstate_dir: {tmp_path}/state\npools: [{{name: main}}]\n"
     settings = parse(text, "site.yaml", {})

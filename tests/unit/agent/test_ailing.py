@@ -8,8 +8,8 @@ from federator.model.sites import AilingGpu, SiteReport
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lent_capacity import HostPool, Lending, Site, is_of
+from federator_agent.gpus import Gpu
 from federator_agent.local.devices import assigned
-from federator_agent.nvml import Gpu
 from tests.unit.agent.worlds import POOL, SITE, World, entry, only, spec
 
 A100, T4 = "NVIDIA A100-SXM4-80GB", "Tesla T4"

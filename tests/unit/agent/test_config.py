@@ -91,17 +91,26 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
         ('site: a\nelectricity: {usd_per_kwh: {"25:00": 1}}', ["$.electricity.usd_per_kwh.25:00", '"06:00"']),
         ("site: a\nelectricity: {gco2_per_kwh: -1}", ["$.electricity.gco2_per_kwh"]),
         ("site: a\nelectricity: {timezone: Atlantis}", ["$.electricity.timezone", "Europe/Zurich"]),
+        ("site: a\ngpu_probe: {command: exit 3}", ["$.pools", "gpu_probe ends with exit code 3"]),
+        ("site: a\npools: [{name: a, gpus_per_node: 0}]\ngpu_probe: {command: x, visible: rocr}", ["$.gpu_probe.visible"]),
+        (
+            "site: a\ngpu_probe: {command: x, visible: V}\nslurm: {shared_dir: /s}",
+            ["$.gpu_probe", "a cluster counts its own devices"],
+        ),
+        (
+            "site: a\ngpu_probe: {command: x, visible: V}\nimages: podman\npools: [{name: a, gpus_per_node: 0}]",
+            ["$.gpu_probe", "leave out images"],
+        ),
+        (
+            "site: a\ngpu_probe: {command: x, visible: V}\npools: [{name: a, model: B, gpus_per_node: 2, shared: 1}]",
+            ["$.gpu_probe", "pool a", "leave out 'shared'"],
+        ),
         ("site: a\ngpu_test: {command: x, again: 0s}", ["$.gpu_test.again", "0.1s"]),
         ("site: a\ngpu_test: {command: x}\nwatch_gpus: false", ["$.gpu_test", "watch_gpus"]),
         (
             "site: a\ngpu_test: {command: x}\nslurm: {shared_dir: /s}",
             ["$.gpu_test", "a cluster tests its own nodes"],
         ),
-        ("site: a\nlist_gpus: echo Orin", ["line 2", "$.list_gpus", "'Orin'", "Orin 32GB"]),
-        ("site: a\nlist_gpus: echo 32GB", ["$.list_gpus", "Orin 32GB"]),
-        ("site: a\nlist_gpus: exit 3", ["$.list_gpus", "exit code 3"]),
-        ("site: a\nlist_gpus: yes Orin 32GB", ["$.list_gpus", "exit code"]),
-        ("site: a\nlist_gpus: x\nslurm: {shared_dir: /s}", ["$.list_gpus", "counts its own nodes"]),
         ("site: [", ["site.yaml"]),
     ],
 )
@@ -113,12 +122,15 @@ def test_errors_name_file_line_field_and_remedy(text: str, words: list[str]) -> 
 
 
 def test_a_command_of_the_site_counts_gpus_that_no_driver_tells_of() -> None:
-    many = parse("site: a\nlist_gpus: |\n  echo Orin 32GB; echo Orin 30GB\n  echo Xavier 16GB # too")
+    probe = (
+        """gpu_probe: {command: 'echo "{\\"gpus\\": [{\\"name\\": \\"Orin\\", \\"memory_mib\\": 28610}]}"'}"""
+    )
+    many = parse(f"site: a\n{probe}")
     found = [(pool.name, pool.model, pool.gpus_per_node, pool.gpu_memory_mib) for pool in many.site.pools]
-    assert found == [("orin", "Orin", 2, 28610), ("xavier", "Xavier", 1, 15258)]
-    one = parse("site: a\npools: [{name: board}]\nlist_gpus: echo Orin 32GB")
-    assert (one.site.pools[0].model, one.site.pools[0].gpus_per_node) == ("Orin", 1)
-    said = parse("site: a\npools: [{name: board, model: Orin, gpus_per_node: 2}]\nlist_gpus: exit 1")
+    assert found == [("default", "Orin", 1, 28610)]
+    said = parse(
+        "site: a\npools: [{name: board, model: Orin, gpus_per_node: 2}]\ngpu_probe: {command: exit 1}"
+    )
     assert said.site.pools[0].gpus_per_node == 2
 
 

@@ -9,10 +9,10 @@ import pytest
 from federator.model.placements import Used
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.electricity import Rates
+from federator_agent.gpus import Gpu
 from federator_agent.local import cgroups
 from federator_agent.local.meter import Rank, readings
 from federator_agent.local.traces import MARK
-from federator_agent.nvml import Gpu
 from federator_agent.usage import Reading, UsageTotals
 
 

@@ -13,8 +13,8 @@ from federator_agent.core.capacity_report import site_report
 from federator_agent.core.events import Now
 from federator_agent.core.lent_capacity import Lending, Site
 from federator_agent.environment import device_environment
+from federator_agent.gpus import Gpu
 from federator_agent.local.devices import assigned
-from federator_agent.nvml import Gpu
 from tests.unit.agent.worlds import World, entry, spec
 
 FILE = """
@@ -173,6 +173,7 @@ def test_a_rank_is_told_its_gpu_and_how_much_of_it_it_has() -> None:
     world.run("q", spec(gpus=2))
     (slot,) = world.state.records["q"].slots
     assert device_environment(slot) == {"CUDA_VISIBLE_DEVICES": "0,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert device_environment(slot, "ROCR_VISIBLE_DEVICES") == {"ROCR_VISIBLE_DEVICES": "0,1"}
 
 
 def changed(world: World, shared: int) -> None:
