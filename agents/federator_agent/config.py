@@ -256,6 +256,7 @@ def _site(file: SiteFile) -> Site:
         lend=lending_of(file.lend, None if observed else [pool.name for pool in pools]),
         labels=({"region": file.region} if file.region else {}) | file.labels,
         price_usd_gpu_h=file.price_per_gpu_hour,
+        electricity=file.electricity,
     )
 
 

@@ -12,6 +12,7 @@ from federator.wire import fields
 from federator.wire.every import Zone
 
 MAX_USD_PER_KWH = 100.0
+MAX_GPU_WATTS = 100_000.0
 MAX_GCO2_PER_KWH = 10_000.0
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
@@ -47,6 +48,8 @@ class Electricity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """USD for a kilowatt-hour, such as `0.24`, or `{"06:00": 0.31, "22:00": 0.17}`. Left out: nothing is told of its cost."""
     gco2_per_kwh: Grams | dict[TimeOfDay, Grams] = 0.0
     """Grams of CO2 for a kilowatt-hour, such as `40`, or by times. Left out: nothing is told of it."""
+    gpu_watts: Annotated[float, msgspec.Meta(ge=0, le=MAX_GPU_WATTS)] = 0.0
+    """What one of its GPUs draws at work, with its part of host and cooling, such as `700`. That energy, at the price of the hour, is then added to `price_per_gpu_hour`: plans weigh it, and whatever starts pays it. Left out: `price_per_gpu_hour` covers it."""
     timezone: Zone = "UTC"
     """Time zone of the times. Left out: UTC."""
 
@@ -57,6 +60,10 @@ class Electricity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise Invalid(
                     "names no time", field=f"{path}.{name}", remedy="write a number, or leave it out"
                 )
+
+    def usd_gpu_h(self, now: float) -> float:
+        """What the energy of one of its GPUs costs in an hour, at the price of that moment."""
+        return self.gpu_watts / 1000 * self.at(now).usd_per_kwh if self.gpu_watts else 0.0
 
     def at(self, now: float) -> Rates:
         """What holds at that moment, in seconds since the epoch."""

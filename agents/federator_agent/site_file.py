@@ -100,9 +100,9 @@ class SiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     labels: fields.Labels = {}
     """Free words that jobs and policies can select by."""
     price_per_gpu_hour: fields.Money | None = None
-    """What an hour of one of its GPUs costs at the margin (power, wear), for plans and reports. `0` says that it costs nothing. Left out: in plans alone, an eighth of its model's list price."""
+    """What an hour of one of its GPUs costs at the margin (power, wear; wear alone where `electricity` has `gpu_watts`), for plans and reports. `0` says that it costs nothing. Left out: in plans alone, an eighth of its model's list price."""
     electricity: Electricity = Electricity()
-    """What electricity costs and emits at the site, for `federator usage`: `{usd_per_kwh: 0.24, gco2_per_kwh: 40}`. Left out: nothing is told of it."""
+    """What electricity costs and emits at the site, for `federator usage`: `{usd_per_kwh: 0.24, gco2_per_kwh: 40}`; with `gpu_watts` for plans, too. Left out: nothing is told of it."""
     pools: Annotated[tuple[Pool, ...], Meta(min_length=1)] | None = None
     """Nodes of one shape. Left out: one pool, as found on the host."""
     kube: KubeSettings | None = None

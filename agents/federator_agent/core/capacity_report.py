@@ -69,7 +69,7 @@ def site_report(state: State, now: Now) -> SiteReport:
         lends_to=state.site.lend.queues,
         paused=state.paused,
         health=seen.health if seen else "ok",
-        price_usd_gpu_h=state.site.price_usd_gpu_h,
+        price_usd_gpu_h=state.site.price_at(now.at),
         self_fencing=state.self_fencing,
         runtime=state.runtime,
         ailing=state.ailing,

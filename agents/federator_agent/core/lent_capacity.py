@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Resources, cuts_of, in_gpus
 from federator.model.sites import LocalWork
 from federator.model.whose import Whose, is_among
+from federator_agent.electricity import Electricity
 
 SHARED_POOL = "{}-shared"
 """The name of the pool that the shared GPUs of a pool make."""
@@ -166,6 +167,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     lend: Lending = Lending()
     labels: dict[str, str] = {}
     price_usd_gpu_h: float | None = None
+    electricity: Electricity = Electricity()
+
+    def price_at(self, at: float) -> float | None:
+        """What an hour of one of its GPUs costs that starts at that instant; None: nobody says."""
+        energy_usd = self.electricity.usd_gpu_h(at)
+        return (self.price_usd_gpu_h or 0.0) + energy_usd if energy_usd else self.price_usd_gpu_h
 
 
 class Host(msgspec.Struct, frozen=True):

@@ -9,7 +9,10 @@ from federator.model.sites import SiteKind
 from federator_agent import config
 from federator_agent.__main__ import main
 from federator_agent.config import USER_DATA_VARIABLE, AgentSettings
+from federator_agent.core.capacity_report import site_report
+from federator_agent.core.events import Now
 from federator_agent.core.lent_capacity import Hours
+from federator_agent.core.state import State
 from federator_agent.site_file import SiteFile, UserData
 
 FULL = """
@@ -237,6 +240,18 @@ def test_relative_paths_are_of_the_files_own_folder(tmp_path: Path, monkeypatch:
     kube = config.load(Path("etc/site.yaml"), {}).kube
     assert kube is not None
     assert kube.kubeconfig == str(folder / "kc")
+
+
+def test_what_the_energy_of_a_gpu_costs_is_in_the_price_that_plans_weigh() -> None:
+    text = 'site: a\nelectricity: {usd_per_kwh: {"06:00": 0.3, "22:00": 0.1}, gpu_watts: 700}'
+    by_day, by_night = 12 * 3600.0, 23 * 3600.0
+    bare = parse(text).site
+    assert bare.price_at(by_day) == pytest.approx(0.21)
+    state = State(site=parse(f"{text}\nprice_per_gpu_hour: 0.4").site)
+    reports = [site_report(state, Now(at, at)) for at in (by_day, by_night)]
+    assert [each.price_usd_gpu_h for each in reports] == pytest.approx([0.61, 0.47])
+    untold = parse("site: a\nelectricity: {usd_per_kwh: 0.3}").site
+    assert untold.price_at(by_day) is None, "without the power of a GPU the price is as declared"
 
 
 def test_electricity_has_its_price_by_the_clock_of_its_zone() -> None:
