@@ -4,6 +4,7 @@ They are an offer of their own, `NAME/reserved`, of as many as are reserved, at 
 what is truly spent, with nothing new in the planner. Which machines those are is only a tag of ours: to a cloud all machines of the type are alike, and it takes the reservation off the bill.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Of
 from federator.ports import Provider
 from federator_providers.billing import metered_usd
 from federator_providers.stocks import SOLD_OUT_S
+
+log = logging.getLogger(__name__)
 
 RESERVED = "/reserved"
 """Ends the name of the offer."""
@@ -43,6 +46,7 @@ class ReservedProvider:
         self._clock = clock
         self._reservations = reservations
         self._listed: dict[str, Offer] = {}
+        self._missing: set[str] = set()
         self._live: dict[str, str] | None = None
         """By the name of a machine, the offer that it is reserved of; None: not known yet, and so none is offered."""
 
@@ -50,6 +54,7 @@ class ReservedProvider:
         """As `inner` has it, with what is reserved of an offer beside what is left of it."""
         found: list[Offer] = []
         self._listed = {offer.name: offer for offer in await self._inner.offers()}
+        self._tell_missing()
         for offer in self._listed.values():
             reservation = self._reservations.get(offer.name)
             if reservation is None:
@@ -107,6 +112,17 @@ class ReservedProvider:
     async def close(self) -> None:
         """As `inner` has it."""
         await self._inner.close()
+
+    def _tell_missing(self) -> None:
+        """Say once which reservations are of no offer, as where a name is misspelled: nothing else would show it."""
+        missing = self._reservations.keys() - self._listed.keys()
+        for name in sorted(missing - self._missing):
+            log.warning(
+                "providers.%s.reserved: there is no offer %s; write a name that `federator offers -o wide` shows",
+                self.name,
+                name,
+            )
+        self._missing = set(missing)
 
     def _left(self, offer: str) -> int:
         if self._live is None:

@@ -85,3 +85,14 @@ async def test_its_machines_have_notice_before_the_reservation_ends_and_no_new_o
     clock.advance(1)
     (noticed,) = await provider.instances("lab")
     assert (noticed.status, noticed.reclaim_at) == (InstanceStatus.INTERRUPTING, until_at)
+
+
+async def test_a_reservation_of_no_offer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    provider = ReservedProvider(
+        FakeProvider("p", clock, [FURTHER]), clock, {"r/bx/on-demand": Reservation(2, 0.0, None)}
+    )
+    await provider.offers()
+    await provider.offers()
+    (told,) = caplog.messages
+    assert "providers.p.reserved: there is no offer r/bx/on-demand" in told
