@@ -85,7 +85,7 @@ ORDERS = {
     "status": "status",
     "submitted": "submitted_at",
 }
-"""What a job's place in an order is, as in `federator.control.queries.job_orders`."""
+"""What a job's place in an order is, as in `federator.control.queries.job_sorting`."""
 COLUMNS: dict[Column, str] = {
     "user": "owner",
     "team": "team",

@@ -33,8 +33,8 @@ from federator.settings import (
     TraceSettings,
 )
 from federator.solving.frames import STAGES
+from federator.wire.decoding import decode
 from federator.wire.faults import read_whole, told_in
-from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 
 MIN_PROMISE_S = 7 * 86400.0

@@ -268,7 +268,7 @@ def errors() -> str:
 
 def exit_codes() -> str:
     """Exit codes of the command."""
-    from federator.cli.exits import MEANINGS
+    from federator.cli.exit_codes import MEANINGS
 
     return page([
         "# Exit codes",

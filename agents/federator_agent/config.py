@@ -13,9 +13,9 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.kernel.route import PEM
 from federator.model.sites import SiteKind
+from federator.wire.decoding import decode
 from federator.wire.faults import read_whole, told_in
 from federator.wire.local_submit import DEFAULT_SOCKET
-from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 from federator_agent import gpu_probe
 from federator_agent.core.lent_capacity import HostPool, Site, is_of, with_shares

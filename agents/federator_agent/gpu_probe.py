@@ -14,8 +14,8 @@ from msgspec import Meta
 
 from federator.kernel.errors import Invalid
 from federator.wire import fields
+from federator.wire.decoding import decode
 from federator.wire.link import MAX_GPUS
-from federator.wire.records import decode
 from federator_agent.gpus import CUDA_VISIBLE_DEVICES, DriverTrouble, Gpu, Library, Reading
 from federator_agent.nvml import Nvml
 

@@ -24,9 +24,9 @@ from federator.model.identity import Caller
 from federator.model.jobs import Job
 from federator.model.rights import Relation
 from federator.ports import BlobUpload
+from federator.wire.decoding import decode
 from federator.wire.jsontext import decode_json
 from federator.wire.link import SITE_HEADER
-from federator.wire.records import decode
 
 T = TypeVar("T")
 JSON = "application/json"

@@ -8,7 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 import msgspec
 
 from federator.control.queries.job_lists import NEWEST_FIRST, Sorting
-from federator.control.queries.job_orders import Key
+from federator.control.queries.job_sorting import Key
 from federator.kernel.errors import Invalid
 
 LONGEST_ID = 100

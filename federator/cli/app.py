@@ -17,7 +17,7 @@ from cyclopts import (
 )
 
 from federator import __version__
-from federator.cli.exits import EXITS, INTERRUPTED, USAGE
+from federator.cli.exit_codes import EXITS, INTERRUPTED, USAGE
 from federator.kernel.errors import FederatorError
 
 FEW = 12

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from federator.cli import terminal
-from federator.cli.exits import exit_of
+from federator.cli.exit_codes import exit_of
 from federator.cli.phrases import plain
 from federator.cli.sanitize import LogOutput
 from federator.cli.session import HERE, Connection, JobName, open_client

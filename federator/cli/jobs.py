@@ -14,7 +14,7 @@ from rich.text import Text
 
 from federator.cli.arrays import ids_of, show_array
 from federator.cli.columns import attempt_columns, event_columns
-from federator.cli.exits import EXITS, FAILED, USAGE
+from federator.cli.exit_codes import EXITS, FAILED, USAGE
 from federator.cli.finish_by import Agree, By, with_terms
 from federator.cli.job_facts import job_facts
 from federator.cli.job_options import AS_WRITTEN, JobOptions

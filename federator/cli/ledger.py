@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from federator.cli.columns import ledger_columns
-from federator.cli.exits import FAILED, OK
+from federator.cli.exit_codes import FAILED, OK
 from federator.cli.output import ListOutput, show_rows
 from federator.cli.phrases import moment_at
 from federator.cli.sanitize import harmless

@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import App, Parameter
 from rich.text import Text
 
-from federator.cli.exits import FAILED, NO_CODE, OK, TIMED_OUT
+from federator.cli.exit_codes import FAILED, NO_CODE, OK, TIMED_OUT
 from federator.cli.layout import Column
 from federator.cli.output import ListOutput, say, show_data, show_rows, status
 from federator.cli.phrases import NONE, plain, seconds_in, when

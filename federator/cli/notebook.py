@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from federator.cli.exits import INTERRUPTED, exit_of
+from federator.cli.exit_codes import INTERRUPTED, exit_of
 from federator.cli.job_options import AS_WRITTEN, NO_FOLDER, JobOptions
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, open_client

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from federator.cli.columns import policy_columns
-from federator.cli.exits import FAILED
+from federator.cli.exit_codes import FAILED
 from federator.cli.output import ListOutput, Output, show_data, show_rows
 from federator.cli.phrases import counted, plain
 from federator.cli.policy_files import FileOption, PolicyText, read_set

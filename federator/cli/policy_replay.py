@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from federator.cli.contrast import put, show_contrast, show_troubles, writable, write_contrast
-from federator.cli.exits import FAILED, OK
+from federator.cli.exit_codes import FAILED, OK
 from federator.cli.live import LIVE, since_s, take
 from federator.cli.output import say_error
 from federator.cli.phrases import plain

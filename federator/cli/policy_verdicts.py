@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from federator.cli.exits import FAILED
+from federator.cli.exit_codes import FAILED
 from federator.cli.output import say_error
 from federator.cli.phrases import plain
 from federator.wire.administration import PolicyVerdict

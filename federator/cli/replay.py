@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 from cyclopts import Parameter, validators
 
-from federator.cli.exits import FAILED, OK
+from federator.cli.exit_codes import FAILED, OK
 from federator.cli.layout import Column
 from federator.cli.output import Output, show_data, show_rows
 from federator.cli.phrases import plain

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from federator.cli.arrays import ids_of
 from federator.cli.attached import document_of, is_given, run_attached
-from federator.cli.exits import FAILED, INTERRUPTED, exit_of
+from federator.cli.exit_codes import FAILED, INTERRUPTED, exit_of
 from federator.cli.explain import show_previews
 from federator.cli.finish_by import Agree, By, with_terms
 from federator.cli.job_options import AS_WRITTEN, NO_FOLDER, JobOptions

@@ -92,7 +92,7 @@ def simulate(
     report:
         Write a page of tables to this HTML file; it opens without a network.
     """
-    from federator.cli.exits import FAILED, OK
+    from federator.cli.exit_codes import FAILED, OK
     from federator.simulation.loads import LoadOptions
     from federator.simulation.schedulers import scheduler as named
     from federator.simulation.study import runs, summarised
@@ -194,7 +194,7 @@ def _given(
 
 def _what_if(asked: _Asked, what_if: WhatIf, progress: "ProgressBar", files: _Files) -> int:
     """The world as it is beside the one that is asked about."""
-    from federator.cli.exits import FAILED, OK
+    from federator.cli.exit_codes import FAILED, OK
     from federator.simulation.contrast import TURNS_APART, Side, contrasted
     from federator.simulation.study import summarised
     from federator.simulation.what_if import changed

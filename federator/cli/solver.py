@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from rich.console import RenderableType
 from rich.text import Text
 
-from federator.cli.exits import FAILED, OK
+from federator.cli.exit_codes import FAILED, OK
 from federator.cli.layout import Column, table
 from federator.cli.output import Output, facts, say, show, show_data, width
 from federator.cli.phrases import counted, usd

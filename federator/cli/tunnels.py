@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
-from federator.cli.exits import OK
+from federator.cli.exit_codes import OK
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, JobName, open_client
 from federator.kernel.errors import FederatorError, Invalid, Unavailable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
 
-from federator.cli.exits import FAILED, TIMED_OUT, exit_of
+from federator.cli.exit_codes import FAILED, TIMED_OUT, exit_of
 from federator.cli.phrases import plain, seconds_in
 from federator.cli.pipelines import steps_of
 from federator.cli.session import HERE, Connection, ask

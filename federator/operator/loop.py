@@ -32,8 +32,8 @@ from federator.operator.submissions import Submissions
 from federator.operator.tenancy import check_queue, client_of, document_of
 from federator.operator.workloads import Workloads
 from federator.retry import Backoff
+from federator.wire.decoding import decode
 from federator.wire.http import JobPatch, JobRow
-from federator.wire.records import decode
 from federator_agent.kube.informer import Informer
 
 WORKERS = 64

@@ -11,8 +11,8 @@ from federator.kernel.errors import Invalid
 from federator.model.jobs import WHOLE_MILLI
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators
+from federator.wire.decoding import decode
 from federator.wire.faults import read_whole, told_in
-from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

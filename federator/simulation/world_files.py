@@ -24,9 +24,9 @@ from federator.simulation.spot_events import read_history
 from federator.simulation.traces import in_words
 from federator.simulation.world import World, WorldSite
 from federator.wire import fields
+from federator.wire.decoding import decode
 from federator.wire.faults import told_in, with_line
 from federator.wire.named_files import read_number, read_text
-from federator.wire.records import decode
 from federator.wire.yamltext import read_document
 from federator_agent.core.lent_capacity import HostPool
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import WHOLE_MILLI, Accelerators
 from federator.wire import fields
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 
 MAX_GPUS_PER_NODE = 128
 MAX_WIDTHS = 16

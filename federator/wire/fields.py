@@ -1,7 +1,7 @@
 """Values as people write them: what reads each of them, with an error that names the field and the remedy, and types that records are made of.
 
 Quantities are texts with units, lists of one may be a word, and names have rules; here each of these gets the sentence that helps. `written` makes a type of a reader,
-with the JSON Schema that editors are told; `federator.wire.records` reads records of such types. Every reader raises `Invalid` and nothing else, whatever it is given.
+with the JSON Schema that editors are told; `federator.wire.decoding` reads records of such types. Every reader raises `Invalid` and nothing else, whatever it is given.
 """
 
 import re

@@ -24,6 +24,7 @@ from federator.wire import fields
 from federator.wire.accelerators import Model
 from federator.wire.after import After, Jobs, followed
 from federator.wire.commands import Command, Run, check_one, default_name
+from federator.wire.decoding import decode
 from federator.wire.every import Every, Repeated, repeated
 from federator.wire.faults import with_line
 from federator.wire.fields import (
@@ -48,7 +49,6 @@ from federator.wire.inputs import Inputs, Place, inputs_from, inputs_of
 from federator.wire.launchers import FrameworkFile, framework_of, launch_of, success_of
 from federator.wire.launchers import Name as FrameworkName
 from federator.wire.needs import Image, Secrets
-from federator.wire.records import decode
 from federator.wire.sizes import Sizes
 from federator.wire.whereabouts import Labels, Placement, placement_of
 from federator.wire.yamltext import Document

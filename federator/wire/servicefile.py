@@ -9,8 +9,8 @@ from msgspec import Meta, field
 from federator.kernel.errors import Invalid
 from federator.model.services import Revision, Scale
 from federator.wire import fields
+from federator.wire.decoding import decode
 from federator.wire.jobfile import JobFile, JobRequest, read_job
-from federator.wire.records import decode
 from federator.wire.services import MOST_REPLICAS
 
 LONGEST_NAME = 52

@@ -26,7 +26,7 @@ from federator.model.snapshot import (
     Snapshot,
     SpendView,
 )
-from federator.wire import records
+from federator.wire import decoding
 from federator.wire import solver_problem as told
 from federator.wire.jsontext import read
 from federator.wire.solver_parts import (
@@ -99,7 +99,7 @@ def _read(content: bytes, kind: type[T]) -> T:
         given = value.get("format", "nothing")
         raise Invalid(f"must be {wanted}, not {given!s:.80}", field="$.format", remedy=DESCRIBED)
     try:
-        return records.decode(value, kind, "$")
+        return decoding.decode(value, kind, "$")
     except Invalid as fault:
         raise Invalid(fault.message, field=fault.field, remedy=fault.remedy or DESCRIBED) from None
 

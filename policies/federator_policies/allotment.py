@@ -11,8 +11,8 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.allotments import Allotment, AllotmentRule
 from federator.model.rules import PolicyRule
+from federator.wire.decoding import decode
 from federator.wire.fields import Duration, Name, QueuePath
-from federator.wire.records import decode
 from federator_policies.whose import read_users
 
 DEFAULT_AFTER_S = 60.0

@@ -10,8 +10,8 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.rules import CapRow, CapUnit, Each, Period, Rule, Scope
+from federator.wire.decoding import decode
 from federator.wire.fields import Money
-from federator.wire.records import decode
 from federator_policies.whose import Who, scope_of
 
 PERIODS = (

@@ -21,8 +21,8 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
+from federator.wire.decoding import decode
 from federator.wire.fields import Duration, Money
-from federator.wire.records import decode
 from federator_policies.hours import Hours, windows_of
 from federator_policies.residency import Data, selector_of
 from federator_policies.whose import Who, scope_of

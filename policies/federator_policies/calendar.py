@@ -6,7 +6,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.rules import Opening, PoolSelector, PriceKind, PriceTerm, Rule, Window
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_policies.hours import Hours, windows_of
 from federator_policies.places import Places, pools_of
 from federator_policies.whose import Who, scope_of

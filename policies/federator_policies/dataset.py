@@ -12,8 +12,8 @@ from federator.kernel.errors import Invalid
 from federator.model.datasets import DatasetRule, Spot
 from federator.model.rules import Rule
 from federator.wire import fields
+from federator.wire.decoding import decode
 from federator.wire.inputs import MAX_SIZE_MIB, Uri
-from federator.wire.records import decode
 
 MAX_REPLICAS = 1000
 

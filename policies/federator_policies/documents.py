@@ -9,9 +9,9 @@ import msgspec
 from federator.kernel.errors import Invalid, Permanent, TooLarge
 from federator.model.rules import PolicyDocument, PolicyRule
 from federator.ports import PolicyKind
+from federator.wire.decoding import decode
 from federator.wire.faults import every_fault, in_lines, raise_all
 from federator.wire.fields import name as read_name
-from federator.wire.records import decode
 from federator.wire.yamltext import Document as Written
 from federator.wire.yamltext import read_documents
 from federator_policies import (

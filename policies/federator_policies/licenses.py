@@ -6,7 +6,7 @@ import msgspec
 
 from federator.model.rules import CapRow, CapUnit, PoolSelector, Rule
 from federator.wire import fields
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_policies.places import Places, pools_of
 
 

@@ -13,7 +13,7 @@ from federator.kernel.errors import Invalid
 from federator.model.datasets import Link, LinkRow, LinkRule
 from federator.model.rules import Rule
 from federator.wire import fields
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 
 MAX_ROWS = 20_000
 Gbit = Annotated[float, msgspec.Meta(gt=0, le=1_000_000)]

@@ -7,7 +7,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
 from federator.model.rules import CapRow, CapUnit, PoolSelector, Rule
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 
 Watts = Annotated[float, msgspec.Meta(ge=1, le=1e9)]
 

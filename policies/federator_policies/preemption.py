@@ -10,8 +10,8 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.rules import PreemptRule, Rule, Scope
+from federator.wire.decoding import decode
 from federator.wire.fields import Duration
-from federator.wire.records import decode
 from federator_policies.whose import Who, scope_of
 
 

@@ -21,8 +21,8 @@ from federator.model.rules import (
     Rule,
     Scope,
 )
+from federator.wire.decoding import decode
 from federator.wire.fields import Duration, Money, Patience, QueuePath, queue, size
-from federator.wire.records import decode
 from federator_policies.whose import read_groups, read_users
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]

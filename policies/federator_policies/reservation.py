@@ -7,7 +7,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_instant
 from federator.model.rules import Opening, Rule, Window
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_policies.places import Places, pools_of
 from federator_policies.whose import Who, read_users, scope_of
 

@@ -9,8 +9,8 @@ from federator.kernel.errors import Invalid
 from federator.model.datasets import DataSelector
 from federator.model.rules import Effect, Filter, PoolSelector, Rule
 from federator.model.sites import SiteKind
+from federator.wire.decoding import decode
 from federator.wire.inputs import read_uri
-from federator.wire.records import decode
 from federator_policies.whose import Who, scope_of
 
 KINDS = tuple(SiteKind)

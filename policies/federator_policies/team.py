@@ -8,7 +8,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.rights import TeamRule
 from federator.model.rules import PolicyRule
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_policies.whose import read_groups, read_users
 
 

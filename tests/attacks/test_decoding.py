@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid
+from federator.wire.decoding import decode
 from federator.wire.jobfile import read_job
 from federator.wire.link import JoinRequest
-from federator.wire.records import decode
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from federator.hub.report_validation import check_report, check_statuses
 from federator.kernel.errors import FederatorError
 from federator.kernel.quantities import parse_duration_s, parse_instant, parse_size_bytes, parse_usd
 from federator.wire import link
+from federator.wire.decoding import decode
 from federator.wire.http import JobPatch, TokenRequest
 from federator.wire.jobfile import read_in_lines, read_job, read_job_document
 from federator.wire.jsontext import decode_json
-from federator.wire.records import decode
 from federator.wire.steps import has_steps, read_steps
 from federator.wire.yamltext import read_document
 from federator_agent.config import parse as parse_site

@@ -10,7 +10,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Resources
 from federator.model.placements import Cause
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.core.state import Record
 from federator_agent.local import cgroups
 from federator_agent.local.cgroups import Limits

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.core import events as ev
 from federator_agent.core.state import Record
 from federator_agent.local import confinement, nodes

@@ -17,7 +17,7 @@ from federator.model.sites import SHARED_TRUST
 from federator.model.whose import Whose
 from federator.planning.checks import check
 from federator.wire import link
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent import secrets, whose
 from federator_agent.config import parse
 from federator_agent.data.allowed import Allowed, DataRules

@@ -13,8 +13,8 @@ from msgspec import Meta
 from federator.cli.schema import File
 from federator.kernel.errors import Invalid
 from federator.settings import Settings
+from federator.wire.decoding import decode
 from federator.wire.jobfile import read_job
-from federator.wire.records import decode
 from federator.wire.schema import type_schema
 from federator.wire.servicefile import read_service
 from federator.wire.yamltext import read_documents, write_document

@@ -61,7 +61,7 @@ def report(
     out:
         The HTML file.
     """
-    from federator.cli.exits import FAILED, OK
+    from federator.cli.exit_codes import FAILED, OK
     from federator.simulation.loads import LoadOptions
     from federator.simulation.report import page
     from federator.simulation.study import Study, summarised

@@ -50,7 +50,7 @@ def table(
     any_build:
         Use results of other builds, too.
     """
-    from federator.cli.exits import FAILED, OK
+    from federator.cli.exit_codes import FAILED, OK
     from tests.lab.comparison.cases import all_cases, chosen, runs_of
     from tests.lab.comparison.running import Orders, make
     from tests.lab.schedulers import SCHEDULERS

@@ -29,8 +29,8 @@ from federator.kube.api import decoded
 from federator.kube.objects import Node, Pod
 from federator.simulation.traces import read_trace
 from federator.wire import link
+from federator.wire.decoding import decode
 from federator.wire.jsontext import decode_json, read
-from federator.wire.records import decode
 from federator.wire.solver_files import read_plan, read_problem
 from federator_agent import archives, home, ownership
 from federator_agent.data.sources import ANY_PUBLIC

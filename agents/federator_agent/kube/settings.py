@@ -14,7 +14,7 @@ from federator.kernel.errors import Invalid
 from federator.model.whose import EVERYBODY, Whose
 from federator.wire import fields
 from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, Model, read_accelerators
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent import whose as naming
 from federator_agent.kube.gangs import Gangs, GangScheduler
 from federator_agent.kube.pod_template import read_template

@@ -18,7 +18,7 @@ from federator.cli.demo.screen import open_screen
 from federator.cli.demo.story import SPEED, StoryResult, play
 from federator.cli.demo.trace import read_plan, replay
 from federator.cli.demo.world import DemoWorld, load_world, tightened, without_deadlines
-from federator.cli.exits import FAILED, OK
+from federator.cli.exit_codes import FAILED, OK
 from federator.cli.explain import drawn
 from federator.cli.output import console, show
 from federator.kernel.errors import Invalid

@@ -15,7 +15,7 @@ from federator.cli.demo.result import write_result
 from federator.cli.demo.screen import open_screen
 from federator.cli.demo.watch import Watch
 from federator.cli.demo.world import Document
-from federator.cli.exits import FAILED, OK
+from federator.cli.exit_codes import FAILED, OK
 from federator.cli.layout import Column, table
 from federator.cli.output import console, facts, show, width
 from federator.cli.phrases import duration

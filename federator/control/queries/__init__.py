@@ -2,7 +2,7 @@
 
 - `spending`: money under a cap over time. `drain_previews`: what draining a site would come to.
 - `usage_report`: GPU time, money, waits and deadlines, added up.
-- `views`: records, reports and the last plan as rows, which `rows`, `burst_rows`, `job_lists` and `job_orders` make.
+- `views`: records, reports and the last plan as rows, which `rows`, `burst_rows`, `job_lists` and `job_sorting` make.
 - `archive_pages`: what of the archive belongs to a page of jobs.
 - `arrays`: an array as one line, and its tasks added up. `blockers`: why no plan sees a job that waits.
 - `pipelines`: the jobs and arrays that are the steps of one.

@@ -7,7 +7,7 @@ from itertools import islice
 from federator.control.administration.archive_search import ArchiveSearch
 from federator.control.administration.visibility import Sight
 from federator.control.queries.job_lists import Sorting, Wanted
-from federator.control.queries.job_orders import Key
+from federator.control.queries.job_sorting import Key
 from federator.model.archive import ArchiveFilter, ArchivePage, FilePart
 from federator.model.jobs import TERMINAL
 

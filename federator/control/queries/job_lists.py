@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from federator.control.administration.visibility import Sight
-from federator.control.queries.job_orders import JobOrders, Key, OrderedJobs, in_order
+from federator.control.queries.job_sorting import JobOrders, Key, OrderedJobs, in_order
 from federator.control.record.job_index import CellKey, Cells, cell_of
 from federator.control.record.records import Records
 from federator.kernel.errors import Invalid, NotFound

@@ -28,7 +28,7 @@ from federator.control.queries.job_lists import (
     of_archived,
     selected,
 )
-from federator.control.queries.job_orders import JobOrders, Key
+from federator.control.queries.job_sorting import JobOrders, Key
 from federator.control.queries.pipelines import pipeline_named, steps_of
 from federator.control.queries.rows import budget_rows, gpu_rows, lease_row, offer_row, queue_rows, site_rows
 from federator.control.queries.waits import Waits

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer, Stock
+from federator.wire.decoding import decode
 from federator.wire.fields import Text, duration
-from federator.wire.records import decode
 from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, SPOT_AS_OF, InstanceType
 from federator_providers.boot import BOOT
 from federator_providers.offers import Many, Markets, Span, Usd, offers_by_name

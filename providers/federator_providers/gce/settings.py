@@ -9,8 +9,8 @@ from msgspec import Meta, field
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer
 from federator.wire import fields
+from federator.wire.decoding import decode
 from federator.wire.fields import Text
-from federator.wire.records import decode
 from federator_providers.boot import BOOT
 from federator_providers.gce.catalogue import (
     ACCELERATORS,

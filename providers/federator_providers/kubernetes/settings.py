@@ -9,7 +9,7 @@ from msgspec import Meta, field
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer
 from federator.wire import fields
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_providers.offers import Described, Many, Span, Usd, described, offers_by_name
 
 MAX_OFFERS = 1000

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer, Stock
 from federator.wire import fields
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_providers.local.catalogue import BOOT_DELAY_S, CATALOGUE
 from federator_providers.offers import (
     MAX_GPU_MEMORY_MIB,

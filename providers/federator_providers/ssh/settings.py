@@ -10,8 +10,8 @@ from msgspec import Meta, field
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer
 from federator.wire import fields
+from federator.wire.decoding import decode
 from federator.wire.fields import written
-from federator.wire.records import decode
 from federator_providers.offers import Described, Span, Usd, described, offers_by_name
 from federator_providers.ssh.address import Address, address
 

@@ -43,7 +43,7 @@ def faults(
     journal:
         Print everything that happens. The same seed prints the same bytes.
     """
-    from federator.cli.exits import FAILED, OK
+    from federator.cli.exit_codes import FAILED, OK
     from tests.lab.faults.drawing import LARGE, SMALL
     from tests.lab.faults.running import play
     from tests.lab.faults.study import outcomes, story

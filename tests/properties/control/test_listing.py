@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from federator.control.administration.authority import Authority
 from federator.control.administration.visibility import Sight
 from federator.control.queries.job_lists import NEWEST_FIRST, JobLists, Sorting, Wanted
-from federator.control.queries.job_orders import JobOrders, Key
+from federator.control.queries.job_sorting import JobOrders, Key
 from federator.control.record.records import Changes, Records, Spec
 from federator.kernel.clock import ManualClock
 from federator.kernel.ids import content_hash

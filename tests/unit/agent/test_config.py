@@ -95,7 +95,10 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
         ("site: a\nelectricity: {gco2_per_kwh: -1}", ["$.electricity.gco2_per_kwh"]),
         ("site: a\nelectricity: {timezone: Atlantis}", ["$.electricity.timezone", "Europe/Zurich"]),
         ("site: a\ngpu_probe: {command: exit 3}", ["$.pools", "gpu_probe ends with exit code 3"]),
-        ("site: a\npools: [{name: a, gpus_per_node: 0}]\ngpu_probe: {command: x, visible: rocr}", ["$.gpu_probe.visible"]),
+        (
+            "site: a\npools: [{name: a, gpus_per_node: 0}]\ngpu_probe: {command: x, visible: rocr}",
+            ["$.gpu_probe.visible"],
+        ),
         (
             "site: a\ngpu_probe: {command: x, visible: V}\nslurm: {shared_dir: /s}",
             ["$.gpu_probe", "a cluster counts its own devices"],

@@ -8,7 +8,7 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Checkpoint, Input, JobSpec
 from federator.model.whose import Whose
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent import config
 from federator_agent.data.allowed import Addresses, Allowed, DataRules, allowed_of
 from federator_agent.data.carrier import Carrier

@@ -8,7 +8,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.jobs import JobSpec
 from federator.model.whose import Whose
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.secrets import Secret, Secrets, check, secrets_of, variables
 from federator_agent.staging_errors import StagingError, StagingRefused
 

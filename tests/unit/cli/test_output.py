@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from federator.cli.columns import job_columns
-from federator.cli.exits import EXITS, MEANINGS, exit_of
+from federator.cli.exit_codes import EXITS, MEANINGS, exit_of
 from federator.cli.layout import table
 from federator.cli.output import say_error, show_data, show_rows
 from federator.cli.phrases import ago, gpus, plain, usd, when

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from federator.cli.exits import CONFLICT, NOT_FOUND, USAGE
+from federator.cli.exit_codes import CONFLICT, NOT_FOUND, USAGE
 from federator.wire.http import MemberRow, SiteRow
 from tests.support.fake_dispatcher import FakeDispatcher
 from tests.unit.cli.conftest import Command

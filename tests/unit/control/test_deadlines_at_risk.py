@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from federator.control.queries import job_orders
+from federator.control.queries import job_sorting
 from federator.control.queries.job_lists import Sorting, Wanted
 from federator.model.identity import Caller
 from tests.support.dispatch import ADA, ADMIN, BOB, World, make_world
@@ -15,7 +15,7 @@ WHOLE = {"gpus": 4}
 @pytest.fixture
 async def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """A site that is full for three hours."""
-    monkeypatch.setattr(job_orders, "REST", 0.0)
+    monkeypatch.setattr(job_sorting, "REST", 0.0)
     world = await make_world()
     await world.add_site("north", gpus=4)
     await world.submit(ADA, name="long", run="true", resources=WHOLE, estimate="3h", finish_within="10h")

@@ -7,7 +7,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.kube.objects import Node, Pod
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Host
 from federator_agent.kube import settings
 from federator_agent.kube.capacity import Cluster, PoolPlace

@@ -14,7 +14,7 @@ import pytest
 from federator.kernel.errors import Invalid, Unavailable
 from federator.kube.objects import Node, Pod
 from federator.model.jobs import Accelerators, JobSpec, Resources
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.kube import dra, manifests

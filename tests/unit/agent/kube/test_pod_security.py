@@ -11,7 +11,7 @@ from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Invalid
 from federator.model.jobs import Input, JobSpec, Resources
 from federator.model.whose import Whose
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.data.carrier import Carrier

@@ -6,7 +6,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.whose import Whose
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.kube.checks import notes
 from federator_agent.kube.pod_template import MOST_BYTES, laid_over, merged
 from federator_agent.kube.settings import KubeSettings, check

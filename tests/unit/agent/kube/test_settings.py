@@ -3,7 +3,7 @@
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.kube.settings import KubeData, KubePool, KubeSettings, KubeVolume, check
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.kube.objects import Node
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.kube.capacity import MOST_POOLS, Cluster
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check
 

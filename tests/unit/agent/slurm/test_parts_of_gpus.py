@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
 from federator.model.jobs import APART, ON_ONE_HOST, Accelerators, Resources
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.core.state import Phase, Record
 from federator_agent.slurm import settings as settings_of

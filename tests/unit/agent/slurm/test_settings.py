@@ -6,7 +6,7 @@ import pytest
 
 from federator.kernel.errors import Invalid
 from federator.model.whose import Whose
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 from federator_agent.slurm.settings import Account, GpuType, SlurmSettings
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from federator.control.queries import job_orders
-from federator.control.queries.job_orders import JobOrders, OrderedJobs
+from federator.control.queries import job_sorting
+from federator.control.queries.job_sorting import JobOrders, OrderedJobs
 from federator.control.record.job_index import cell_of
 from federator.control.record.records import Records
 from federator.kernel.clock import ManualClock
@@ -33,7 +33,7 @@ class Told:
 async def test_what_changes_while_an_order_is_made_has_its_place(
     monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(job_orders, "STEP", 1)
+    monkeypatch.setattr(job_sorting, "STEP", 1)
     jobs = {job.id: job for job in (a_job(n, 50 - n) for n in range(20))}
     order = OrderedJobs(lambda job: job.priority)
     making = asyncio.create_task(order.build(jobs))
@@ -62,7 +62,7 @@ async def test_an_order_of_the_plan_is_kept_for_a_multiple_of_what_it_took(
 ) -> None:
     records = Records(MemoryStore(ManualClock()))
     orders = JobOrders(records, Told(), object)  # a new plan at each look
-    monkeypatch.setattr(job_orders, "REST", 1e9)
+    monkeypatch.setattr(job_sorting, "REST", 1e9)
     first = await orders.of("starts")
     assert await orders.of("starts") is first
     first.good_until = 0.0

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.wire.records import decode
+from federator.wire.decoding import decode
 
 
 class Wheel(msgspec.Struct, forbid_unknown_fields=True):
