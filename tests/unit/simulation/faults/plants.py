@@ -260,7 +260,7 @@ def take_what_arrives_damaged(patch: Patch) -> None:
 
     async def fetch(self: Any, path: str, blob_hash: str, into: Any) -> None:
         del blob_hash
-        into.write_bytes(await self._repeat("GET", path, link_use.BULK))
+        into.write_bytes(await self._get(path))
 
     patch.setattr(bulk.Bulk, "_fetch", fetch)
 
