@@ -71,13 +71,16 @@ class Bulk:
         headers = {TIMES_HEADER: times_text(times)} if times else {}
         path = f"/logs/{placement}/{rank}?offset={offset}"
 
+        zipped = b""
+        if len(data) > LEAST_ZIPPED_BYTES:
+            zipped = await asyncio.to_thread(gzip.compress, data, mtime=0)
+
         async def once() -> bytes:
-            await self.use.until_logs_may_move()
-            await (
-                self._link.ticket()
-            )  # of the dispatcher that is meant by what it takes: another may be older
-            if ZIPPED_LOGS in self._link.takes and len(data) > LEAST_ZIPPED_BYTES:
-                zipped = await asyncio.to_thread(gzip.compress, data, mtime=0)
+            # The ticket is of the dispatcher that is meant by what it takes: another may be older. From the last look at the budget to the request nothing else comes.
+            await self._link.ticket()
+            while await self.use.until_logs_may_move():
+                await self._link.ticket()
+            if ZIPPED_LOGS in self._link.takes and zipped:
                 return await self._ask("PUT", f"{path}&zipped=true", LOGS, zipped, headers)
             return await self._ask("PUT", path, LOGS, data, headers)
 

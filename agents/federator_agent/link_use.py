@@ -112,10 +112,13 @@ class LinkUse:
         budget = self._limits.budget
         return None if budget is None else budget // 8
 
-    async def until_logs_may_move(self) -> None:
-        """Wait until there is something left of their half."""
-        while wait_s := self._wait_s(LOGS):  # noqa: ASYNC110 - others use it meanwhile
-            await asyncio.sleep(self._clock.real_delay_s(wait_s))
+    async def until_logs_may_move(self) -> bool:
+        """Wait until there is something left of their half; whether that took any time."""
+        waited = False
+        while wait_s := self._wait_s(LOGS):
+            waited = True
+            await asyncio.sleep(self._clock.real_delay_s(wait_s))  # others use it meanwhile
+        return waited
 
     # Bulk ----------------------------------------------------------------------------------------------------------
 

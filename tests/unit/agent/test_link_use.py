@@ -1,6 +1,7 @@
 """What the link is used for: counted by kind, and kept to what the site file allows, on a clock of the test's own."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
@@ -11,6 +12,7 @@ from aiohttp import ClientSession
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Invalid, Unavailable
 from federator.model.sites import LinkTraffic
+from federator.wire.link import ZIPPED_LOGS
 from federator_agent.bulk import Bulk
 from federator_agent.config import parse
 from federator_agent.link import Link
@@ -179,16 +181,19 @@ class LostAnswers:
         return b'{"length": 0}'
 
 
+@pytest.mark.parametrize("takes", [(), (ZIPPED_LOGS,)])
 @pytest.mark.parametrize("at_once", [1, 10])
-async def test_what_gets_no_answer_counts_and_logs_go_one_by_one(passing: ManualClock, at_once: int) -> None:
+async def test_what_gets_no_answer_counts_and_logs_go_one_by_one(
+    passing: ManualClock, at_once: int, takes: tuple[str, ...]
+) -> None:
     there = LostAnswers(passing)
+    there.takes, data = takes, random.Random(0).randbytes(2**16)
     bulk = Bulk(cast("Link", there), cast("ClientSession", there), LinkUse(passing, limits("{budget: 2MiB}")))
     passing.advance(HOUR_S)
-    sending = [
-        bulk.put_log("p", rank, 0, bytes(2**16)) for rank in range(at_once) for _ in range(20 // at_once)
-    ]
+    sending = [bulk.put_log("p", rank, 0, data) for rank in range(at_once) for _ in range(20 // at_once)]
     for number in range(0, len(sending), at_once):
         await asyncio.gather(*sending[number : number + at_once])
-    hours = (there.came[-1][0] - there.came[0][0]) / HOUR_S
     assert len(there.came) > 30
-    assert sum(count for _, count in there.came) <= 2**20 * hours + 2**20 / 12 + 2 * 2**16
+    for begins, within_s in [(at, within_s) for at, _ in there.came for within_s in (60.0, HOUR_S)]:
+        sent = sum(count for at, count in there.came if begins <= at < begins + within_s)
+        assert sent <= 2**20 * within_s / HOUR_S + 2**20 / 12 + 2 * 2**16
