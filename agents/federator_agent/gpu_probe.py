@@ -15,6 +15,7 @@ from msgspec import Meta
 from federator.kernel.errors import Invalid
 from federator.wire import fields
 from federator.wire.decoding import decode
+from federator.wire.jsontext import decode_json
 from federator.wire.link import MAX_GPUS
 from federator_agent.gpus import CUDA_VISIBLE_DEVICES, DriverTrouble, Gpu, Library, Reading
 from federator_agent.nvml import Nvml
@@ -68,10 +69,9 @@ class Probe:
     def read(self) -> Reading:
         """What it prints now."""
         try:
-            said = decode(msgspec.json.decode(self._run()), _Said, "$")
-        except (Invalid, msgspec.DecodeError) as error:
-            what = error.describe() if isinstance(error, Invalid) else str(error)
-            raise DriverTrouble(f"gpu_probe prints what cannot be read: {what}") from None
+            said = decode(decode_json(self._run()), _Said, "$")
+        except Invalid as error:
+            raise DriverTrouble(f"gpu_probe prints what cannot be read: {error.describe()}") from None
         gpus = (Gpu(number, **msgspec.structs.asdict(each)) for number, each in enumerate(said.gpus))
         return Reading(said.driver, tuple(gpus))
 

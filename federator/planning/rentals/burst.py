@@ -200,7 +200,9 @@ class Bursting:
 
     def _make(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
         refusal: BurstRejection | None = None
-        rented = self._rented_for(job)[place]
+        rented = self._rented_for(job).get(place)
+        if rented is None:  # it is not open to the job: a lead of before may ask for it all the same
+            rented = self.economics.of(job, place)
         for permit in self._permits_for(job, place):
             answer = self._under(permit, job, place, rented)
             if isinstance(answer, BurstCandidate) and not approved(permit, job, answer):

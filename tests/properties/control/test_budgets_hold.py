@@ -187,7 +187,6 @@ class Federation(RuleBasedStateMachine):
         """The dispatcher is killed and another one reads the store; machines and their agents go on."""
         before = self.world
         self.world = self.do(make_world(store=before.core.records.store, clock=self.clock))  # type: ignore[arg-type]
-        self.world.provider = self.world.core.providers["cloudy"]  # type: ignore[assignment]
         self.world.provider.__dict__.update(before.provider.__dict__)
         self.do(self.world.core.executor.poll())
         for site in before.sites.values():
