@@ -47,6 +47,10 @@ def upgrade(
     within:
         How long each may take.
     """
+    if not version[:1].isdigit():
+        raise Invalid(
+            f"{version!r} is not a version", field="VERSION", remedy="write it before --, such as 0.2.0"
+        )
     if not 1 <= at_once <= MOST_AT_ONCE:
         raise Invalid(f"cannot be {at_once}", field="--at-once", remedy=f"write 1 to {MOST_AT_ONCE}")
     limit_s = seconds_in(within, "--within")
@@ -109,7 +113,7 @@ def _run(names: Sequence[str], command: Sequence[str], limit_s: float) -> dict[s
         except OSError as error:
             return f"{words[0]}: {error.strerror}"
         last = ran.stdout.strip().rpartition("\n")[2]
-        return f"exit code {ran.returncode}: {last}" if ran.returncode else ""
+        return f"exit code {ran.returncode}: {last}".rstrip(": ") if ran.returncode else ""
 
     if not command or not names:
         return {}
@@ -125,7 +129,7 @@ def _awaited(
     while names:
         hosts = {host.name: host for host in _hosts(connection, patterns)}
         rest = {
-            name: f"is {hosts[name].status}, version {hosts[name].version or 'not known'}"
+            name: f"is not connected in version {version} after {limit_s:g} s: it is {hosts[name].status}, in version {hosts[name].version or 'not known'}"
             if name in hosts
             else "is gone"
             for name in names

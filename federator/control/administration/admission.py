@@ -286,8 +286,9 @@ class Admission(Tokens):
         if token.public_key is None and token.expires_at <= self.clock.now():
             raise Unauthenticated("this join token has expired", remedy="ask for another")
         if token.public_key is not None and token.public_key != public_key:
+            remedy = f"for one more agent there: federator token create --site {token.site}"
             raise Unauthenticated(
-                "this join token was used by another agent", remedy="each agent needs a token of its own"
+                f"another agent of site {token.site} has joined by this token", remedy=remedy
             )
 
     def _site(self, token: JoinToken, request: JoinRequest) -> Site:
@@ -395,9 +396,12 @@ class Admission(Tokens):
 
 def _check_many(request: TokenRequest, lifetime_s: float) -> None:
     """A token that admits many is bounded by names, number and time. Raises `Invalid`."""
-    if (ANY in request.site) != bool(request.most):
-        what = "goes with a pattern of sites' names, and a pattern with it"
-        raise Invalid(what, field="$.most", remedy="write for instance site 'store-*' and most 200")
+    if ANY in request.site and not request.most:
+        what = f"is missing for a pattern of sites' names such as {request.site[:80]!r}"
+        raise Invalid(what, field="$.most", remedy="write how many new sites it may admit, such as 200")
+    if request.most and ANY not in request.site:
+        what = f"is for a pattern of sites' names, and {request.site[:80]!r} is one name"
+        raise Invalid(what, field="$.most", remedy="leave it out, or write a pattern such as 'store-*'")
     if not request.most:
         return
     if not _PATTERN.fullmatch(request.site):

@@ -70,12 +70,21 @@ def test_it_stops_where_one_fails_and_goes_on_with_the_rest_when_run_again(
 def test_a_host_that_does_not_come_back_in_that_version_has_failed(federator: Command, done: Path) -> None:
     ran = federator("site", "upgrade", NEW, "--within", "10ms", "--site", "store-1")
     assert ran.code == CONFLICT
-    assert "store-1: is READY, version 0.1.0" in ran.out
+    assert "store-1: is not connected in version 0.2.0 after 0.01 s: it is READY, in version 0.1.0" in ran.out
     assert federator("site", "upgrade", OLD, "--site", "store-1").code == 0, "nobody to wait for"
+    assert done.read_text() == ""
+
+
+def test_a_command_that_fails_without_a_word_is_told_by_its_exit_code(federator: Command, done: Path) -> None:
+    ran = federator("site", "upgrade", NEW, "--site", "store-1", "--", "false")
+    assert "store-1: exit code 1\n" in ran.out
     assert done.read_text() == ""
 
 
 def test_what_cannot_be_meant_is_refused(federator: Command, done: Path) -> None:
     assert federator("site", "upgrade", NEW, "--site", "depot-*").code == NOT_FOUND
     assert federator("site", "upgrade", NEW, "--at-once", "0").code == USAGE
+    forgotten = federator("site", "upgrade", "--site", "store-1", "--", "sh", "-c", f"echo {{host}} >>{done}")
+    assert forgotten.code == USAGE
+    assert "'sh' is not a version" in forgotten.err
     assert done.read_text() == ""

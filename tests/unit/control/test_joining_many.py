@@ -42,7 +42,7 @@ async def test_each_new_site_lets_one_agent_in_which_may_ask_again(world: World,
     assert await join(world, secret, "store-zug", 1) == "store-zug"
     assert await join(world, secret, "store-bern", 2) == "store-bern"
     assert await join(world, secret, "store-zug", 1) == "store-zug"
-    with pytest.raises(Unauthenticated, match="used by another agent"):
+    with pytest.raises(Unauthenticated, match="another agent of site store-zug has joined"):
         await join(world, secret, "store-zug", 3)
     (row,) = world.core.admission.rows()
     assert (row.site, row.used, row.most) == ("store-*", 2, 3)
