@@ -170,14 +170,14 @@ def _check_reserved(reserved: Sequence[ReservedSettings], path: str) -> None:
         at = f"{path}[{index}]"
         _check_numbers(each, at)
         if each.machines < 1:
-            raise Invalid("must be at least 1", field=f"{at}.machines")
+            remedy = "leave the entry out where none is reserved"
+            raise Invalid("must be at least 1", field=f"{at}.machines", remedy=remedy)
         if each.offer in [other.offer for other in reserved[:index]]:
             raise Invalid(f"{each.offer!r} is listed twice", field=f"{at}.offer", remedy="add them up")
         try:
             parse_instant(each.until or "2000-01-01T00:00:00Z")
         except ValueError as error:
-            remedy = "write it as 2027-06-30T00:00:00Z"
-            raise Invalid(str(error), field=f"{at}.until", remedy=remedy) from None
+            raise Invalid(str(error), field=f"{at}.until") from None
 
 
 def _check_numbers(record: msgspec.Struct, path: str) -> None:

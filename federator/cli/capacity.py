@@ -63,7 +63,8 @@ def alerts(*, output: ListOutput = "table", connection: Connection = HERE) -> No
 def offers(*, output: ListOutput = "table", connection: Connection = HERE) -> None:
     """List what could be rented, and at what price."""
     rows, now = ask(connection, lambda client: client.offers())
-    show_rows(rows, offer_columns(now), output, empty="no offers: the dispatcher has no provider")
+    empty = "no offers: the dispatcher has no provider, or none that answers (its log says why)"
+    show_rows(rows, offer_columns(now), output, empty=empty)
 
 
 def leases(*, watch: Watch = False, output: ListOutput = "table", connection: Connection = HERE) -> None:
