@@ -144,7 +144,22 @@ def read_service(document: object, *, now: float) -> ServiceRequest:
         ready_path="" if isinstance(file.ready, str) else file.ready.http,
         resend=file.resend == "all",
     )
-    return ServiceRequest(file.name, _scale(file), revision, read_job(job, now=now))
+    request = read_job(job, now=now)
+    _check_gpus(file, request)
+    return ServiceRequest(file.name, _scale(file), revision, request)
+
+
+def _check_gpus(file: ServiceFile, request: JobRequest) -> None:
+    """A target for GPUs needs some: without them nothing is measured, and the number stays as it is."""
+    spec = request.spec
+    every = (spec.resources, *(form.resources for form in spec.forms or ()))
+    if file.target.gpu_utilisation_percent is None or file.groups or any(each.gpus.each for each in every):
+        return
+    raise Invalid(
+        "is a target for GPUs, and a replica has none",
+        field="$.target.gpu_utilisation",
+        remedy="write resources: {gpus: 1}, or leave it out",
+    )
 
 
 def _scale(file: ServiceFile) -> Scale:

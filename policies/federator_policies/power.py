@@ -38,7 +38,7 @@ class PowerKind:
         if given.kilowatts and not gpus:
             least = given.gpu_watts / 1000
             raise Invalid(
-                f"{given.kilowatts:g} kW are less than one GPU of {given.gpu_watts:g} W draws",
+                f"{given.kilowatts:g} kW is less than one GPU of {given.gpu_watts:g} W draws",
                 field="$.spec.kilowatts",
                 remedy=f"write at least {least:g}, or 0 for no work at all",
             )

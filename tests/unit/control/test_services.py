@@ -438,6 +438,7 @@ async def test_there_is_a_limit_on_how_many() -> None:
         ({"replica": 3}, "$.replica", "no field"),
         ({"kind": "servise"}, "$.kind", "cannot be"),
         ({"target": {"p95_latency": "fast"}}, "$.target.p95_latency", ""),
+        ({"target": {"gpu_utilisation": 70}, "resources": {}}, "$.target.gpu_utilisation", "has none"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named(file: dict[str, Any], field: str, said: str) -> None:
