@@ -44,6 +44,7 @@ class Signer:
         """Keep the newest head beside those to come: the ledger ends before it."""
         if self._folder is not None and self.last is not None:
             (self._folder / HEAD_FILE).rename(self._folder / f"{HEAD_FILE}.{self.last.number}")
+            self.last = None
 
     def keep(self, head: Head) -> None:
         """Remember what was signed last. Blocks on disk."""

@@ -82,7 +82,10 @@ print("process", world.rank, "on", os.environ["SLURMD_NODENAME"], "sum", total, 
     await agent.run_job(run, nodes=3, launch=spec.launch, env=env, resources=gpus(8), success="first")
     end = await agent.ended()
     assert (end.status, end.exit_code) == (PlacementStatus.SUCCEEDED, 0), (end, agent.log())
-    assert sorted(agent.log().splitlines()) == [f"process {rank} on n{rank} sum 6" for rank in range(3)]
+    said = sorted(
+        line for line in agent.log().splitlines() if line.startswith("process ")
+    )  # Open MPI may warn
+    assert said == [f"process {rank} on n{rank} sum 6" for rank in range(3)], agent.log()
 
 
 async def test_groups_share_the_nodes_of_one_gang(agents: Agents, east: Slurm) -> None:
