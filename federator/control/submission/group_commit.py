@@ -13,7 +13,7 @@ from typing import NamedTuple
 from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
 from federator.control.submission.acceptance import Acceptance, Entry, Submission
-from federator.kernel.errors import FederatorError
+from federator.kernel.errors import FederatorError, TooLarge
 from federator.model.identity import Caller
 from federator.wire.http import Submitted
 
@@ -50,11 +50,17 @@ class GroupCommit:
         return await answer
 
     async def write(self, group: Sequence[Asked]) -> list[Submitted | FederatorError]:
-        """Accept these as one transaction, and no others; each is accepted or refused by itself. At most `GROUP`, with client ids that differ."""
+        """Accept these as one transaction, or as several where the store does not take so much at once; each is accepted or refused by itself. At most `GROUP`, with client ids that differ."""
         answers: list[Submitted | FederatorError] = []
         try:
             with OnTheWay(self._records.held_counts) as way:
                 await self._records.transact(partial(self._computed, group, answers, way))
+        except TooLarge as error:
+            if len(group) == 1:
+                return [error]
+            # Each may be small enough, and nobody's is to be refused for the size of another's.
+            half = len(group) // 2
+            return [*await self.write(group[:half]), *await self.write(group[half:])]
         except FederatorError as error:
             return [error] * len(group)
         return answers

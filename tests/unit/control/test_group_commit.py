@@ -8,7 +8,7 @@ from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes
 from federator.control.submission.acceptance import Acceptance, Accepted, Entry, Submission
 from federator.control.submission.group_commit import GROUP
-from federator.kernel.errors import Invalid, Unavailable
+from federator.kernel.errors import Invalid, TooLarge, Unavailable
 from federator.model.identity import Caller
 from federator.ports import Transaction
 from federator.store.memory import MemoryStore
@@ -133,3 +133,21 @@ async def test_a_refused_group_is_told_to_each(world: World, monkeypatch: pytest
     )
     assert [str(each) for each in answers] == ["the disk is gone"] * 3
     assert not world.core.records.held_counts.of(Held.QUEUED, holders_of("ada")[0])
+
+
+async def test_a_job_that_is_too_large_for_the_store_does_not_cost_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = MemoryStore.commit
+
+    async def commit(store: MemoryStore, transaction: Transaction) -> int:
+        if any(b"client-3" in put.value for put in transaction.puts):
+            raise TooLarge("etcd refuses it: request is too large")
+        return await real(store, transaction)
+
+    monkeypatch.setattr(MemoryStore, "commit", commit)
+    tasks = [submit(world, (ADA, BOB)[number % 2], number) for number in range(7)]
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(each, TooLarge) for each in answers] == [number == 3 for number in range(7)]
+    jobs = [world.job(each.jobs[0]) for each in answers if isinstance(each, Submitted)]
+    assert [job.client_id for job in jobs] == [f"client-{number}" for number in range(7) if number != 3]
