@@ -5,9 +5,11 @@ agent has signed it keeps, so that a dispatcher whose store was restored from be
 then only a token that an admin makes for this very member lets its host in again.
 """
 
+import asyncio
 import hmac
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import msgspec
@@ -53,6 +55,8 @@ class Admission(Tokens):
 
     rented_sites: Mapping[str, str] = field(default_factory=dict)
     """The cloud sites that providers rent for, with the provider's name."""
+    of_many: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while one joins by a token that admits many."""
 
     async def create_token(self, caller: Caller, request: TokenRequest) -> TokenAnswer:
         """A person's token (`role`), for which one has to be admin; or an agent's join token (`site`), also by that site's admin."""
@@ -179,7 +183,9 @@ class Admission(Tokens):
                 site=site.name,
             )
 
-        await self.records.transact(compute)
+        # Hundreds of sites may join at the same moment, and all would write the row of one token: each would lose more races than there are attempts.
+        async with self.of_many if self._join_token(digest).most else nullcontext():
+            await self.records.transact(compute)
         return answers[0]
 
     def require_join_token(self, secret: str) -> None:

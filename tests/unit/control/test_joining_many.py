@@ -1,8 +1,12 @@
 """One join token for the agents of many new sites: bounded by their names, their number and its end, and each site lets one agent in by it."""
 
+import asyncio
+
 import pytest
 
 from federator.kernel.errors import Invalid, Unauthenticated
+from federator.ports import Transaction
+from federator.store.memory import MemoryStore
 from federator.wire.http import TokenRequest
 from federator.wire.link import JoinRequest
 from tests.support.dispatch import ADMIN, World, make_world
@@ -74,3 +78,17 @@ async def test_one_without_bounds_is_not_made(
 ) -> None:
     with pytest.raises(Invalid):
         await token(world, site, most, **fields)
+
+
+async def test_many_sites_may_join_at_the_same_moment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MemoryStore.commit
+
+    async def commit(store: MemoryStore, transaction: Transaction) -> int:
+        await asyncio.sleep(0)  # as a disk is waited for
+        return await real(store, transaction)
+
+    monkeypatch.setattr(MemoryStore, "commit", commit)
+    secret = await token(world, most=100)
+    names = [f"store-{number}" for number in range(100)]
+    joined = await asyncio.gather(*(join(world, secret, name, number) for number, name in enumerate(names)))
+    assert joined == names
