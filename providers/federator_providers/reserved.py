@@ -5,6 +5,7 @@ what is truly spent, with nothing new in the planner. Which machines those are i
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -49,6 +50,8 @@ class ReservedProvider:
         self._missing: set[str] = set()
         self._live: dict[str, str] | None = None
         """By the name of a machine, the offer that it is reserved of; None: not known yet, and so none is offered."""
+        self._launching: dict[str, str] = {}
+        """The same of those that are asked for just now."""
 
     async def offers(self) -> Sequence[Offer]:
         """As `inner` has it, with what is reserved of an offer beside what is left of it."""
@@ -90,15 +93,21 @@ class ReservedProvider:
         tags = request.tags | {TAG: repr(reservation.price_usd_h)}
         offer = self._listed.get(name) or replace(request.offer, name=name)
         inner = replace(request, offer=offer, tags=tags)
-        made = self._told(await self._inner.launch(inner))
+        self._launching[request.name] = name
+        try:
+            made = self._told(await self._inner.launch(inner))
+        finally:
+            del self._launching[request.name]
         if made.status is not InstanceStatus.ENDED and self._live is not None:
             self._live[made.name] = name
         return made
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """As `inner` has it, reserved ones at their own price, with notice before the reservation ends."""
+        before = set(self._live or ())
         listed = await self._inner.instances(federation)
-        self._live = {
+        launched = {name: offer for name, offer in (self._live or {}).items() if name not in before}
+        self._live = launched | {
             each.name: each.offer
             for each in listed
             if TAG in each.tags and each.status is not InstanceStatus.ENDED
@@ -127,7 +136,8 @@ class ReservedProvider:
     def _left(self, offer: str) -> int:
         if self._live is None:
             return 0
-        return max(0, self._reservations[offer].machines - list(self._live.values()).count(offer))
+        taken = list((self._live | self._launching).values()).count(offer)
+        return max(0, self._reservations[offer].machines - taken)
 
     def _told(self, instance: Instance) -> Instance:
         """A machine that is rented as reserved is of that offer, and costs what it says."""
@@ -135,12 +145,15 @@ class ReservedProvider:
             return instance
         now = self._clock.now()
         until_at = now if instance.ended_at is None else instance.ended_at
-        price_usd_h = float(instance.tags[TAG])
+        price_usd_h = _price(instance.tags[TAG])
+        billed_usd = instance.billed_usd
+        if price_usd_h is not None:
+            billed_usd = metered_usd(price_usd_h, 0.0, instance.launched_at, until_at)
         told = replace(
             instance,
             offer=instance.offer + RESERVED,
             tags={key: value for key, value in instance.tags.items() if key != TAG},
-            billed_usd=metered_usd(price_usd_h, 0.0, instance.launched_at, until_at),
+            billed_usd=billed_usd,
         )
         reservation = self._reservations.get(instance.offer)
         ends_at = reservation.until_at if reservation else None
@@ -148,3 +161,12 @@ class ReservedProvider:
             return told
         reclaim_at = min(ends_at, told.reclaim_at or ends_at)
         return replace(told, status=InstanceStatus.INTERRUPTING, reclaim_at=reclaim_at)
+
+
+def _price(tag: str) -> float | None:
+    """What the tag says; None where somebody has changed it to what is no price: then the machine costs what the provider says."""
+    try:
+        price_usd_h = float(tag)
+    except ValueError:
+        return None
+    return price_usd_h if 0 <= price_usd_h < math.inf else None

@@ -1,5 +1,7 @@
 """Machines that are paid for already: offered first and for less, counted, billed at their own price, and given back before their reservation ends."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +9,7 @@ from federator.kernel.clock import ManualClock
 from federator.kernel.errors import NoCapacity
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest
 from federator_providers.fake import FakeProvider
-from federator_providers.reserved import Reservation, ReservedProvider
+from federator_providers.reserved import TAG, Reservation, ReservedProvider
 from tests.support.dispatch import OFFER
 
 FURTHER = replace(OFFER, name="r/box/on-demand", price_usd_h=3.6, delay_s=120.0, available=5)
@@ -96,3 +98,49 @@ async def test_a_reservation_of_no_offer_is_told_once(caplog: pytest.LogCaptureF
     await provider.offers()
     (told,) = caplog.messages
     assert "providers.p.reserved: there is no offer r/bx/on-demand" in told
+
+
+async def test_launches_at_the_same_moment_take_no_more_than_is_reserved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner, provider = make(ManualClock())
+    real = inner.launch
+
+    async def launched(request: LaunchRequest) -> Instance:
+        await asyncio.sleep(0)  # as a cloud is waited for
+        return await real(request)
+
+    monkeypatch.setattr(inner, "launch", launched)
+    await provider.instances("lab")
+    made = await asyncio.gather(*(launch(provider, name) for name in "abcd"), return_exceptions=True)
+    assert [isinstance(each, NoCapacity) for each in made] == [False, False, True, True]
+    assert await left(provider) == {NAME: 0, FURTHER.name: 3}
+
+
+async def test_a_listing_that_was_asked_for_before_a_launch_does_not_free_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inner, provider = make(ManualClock())
+    await provider.instances("lab")
+    real = inner.instances
+
+    async def late(federation: str) -> object:
+        listed = await real(federation)
+        await launch(provider, "a")
+        return listed
+
+    monkeypatch.setattr(inner, "instances", late)
+    await provider.instances("lab")
+    assert (await left(provider))[NAME] == 1
+
+
+@pytest.mark.parametrize("tag", ["nan", "inf", "-5", "free"])
+async def test_a_price_that_somebody_has_changed_to_none_hides_no_machine(tag: str) -> None:
+    clock = ManualClock()
+    inner, provider = make(clock)
+    tags = {"lease": "a", TAG: tag}
+    await inner.launch(LaunchRequest("a", FURTHER, "lab", tags, "secret"))
+    clock.advance(3600)
+    (told,) = await provider.instances("lab")
+    assert told.offer == NAME
+    assert told.billed_usd == pytest.approx(3.6)
