@@ -79,8 +79,12 @@ async def _go_on(call: Call, wanted: str, query: BlobQuery) -> BlobLength:
         await _own(call, wanted, query.size)
         unfinished.over(person, folder)
 
+    def may_go_on() -> None:
+        retention.refuse_bytes_if_full()
+        unfinished.refuse_dropped(person, folder)
+
     upload = Upload(folder, wanted, query.size, query.offset)
-    return BlobLength(await take_up(call, upload, kept, retention.refuse_bytes_if_full))
+    return BlobLength(await take_up(call, upload, kept, may_go_on))
 
 
 async def _own(call: Call, digest: str, length: int) -> None:

@@ -5,6 +5,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 
+from federator.kernel.errors import TooMany
 from federator.ports import Blobs
 
 FOLDER = "upload-"
@@ -38,6 +39,14 @@ class UnfinishedUploads:
             del known[oldest]
             await asyncio.to_thread(self._blobs.drop_logs, oldest)
         return name
+
+    def refuse_dropped(self, person: str, folder: str) -> None:
+        """Raise `TooMany` where others of that person took its place meanwhile: what still came would be counted as nobody's."""
+        if folder not in self._of.get(person, {}):
+            raise TooMany(
+                f"you have begun {MOST_EACH} other archives meanwhile, or the same is whole",
+                remedy="send it again, and fewer at once",
+            )
 
     def over(self, person: str, folder: str) -> None:
         """That one is whole and kept."""

@@ -1,10 +1,13 @@
 """Outputs and work directories that a thin link cuts again and again: what has come counts, what is damaged begins anew, and nobody else's is touched."""
 
+import asyncio
 import random
+from collections.abc import AsyncIterator
 
 from federator.kernel.ids import content_hash
 from tests.integration.api.rig import Answer, HttpAgent, Rig, archive, names_in
 from tests.integration.api.test_agents import placed
+from tests.support.waiting import until
 
 NOISE = random.Random(7).randbytes(50_000).hex()
 DATA = archive(model=NOISE)
@@ -156,3 +159,22 @@ async def test_what_is_no_work_directory_of_that_size_is_refused(rig: Rig) -> No
     ):
         assert (await rig.ask("PUT", f"/v1/blobs/{path}", data=DATA)).status == status, path
     assert (await rig.ask("HEAD", f"/v1/blobs/{digest}")).status == 404
+
+
+async def test_an_upload_whose_place_others_took_meanwhile_leaves_nothing_uncounted(rig: Rig) -> None:
+    many = [archive(model=f"{number}{NOISE}") for number in range(5)]
+    go_on = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield many[0][:1000]
+        await go_on.wait()
+        yield many[0][1000:]
+
+    path = f"/v1/blobs/{content_hash(many[0])}?size={len(many[0])}&offset=0"
+    slow = asyncio.ensure_future(rig.ask("PUT", path, data=slowly()))
+    await until(lambda: rig.world.core.blobs.usage().logs_bytes == 1000)
+    for data in many[1:]:
+        await send(rig, 0, data[:1000], data=data)
+    go_on.set()
+    assert (await slow).status == 429
+    assert rig.world.core.blobs.usage().logs_bytes == 4 * 1000
