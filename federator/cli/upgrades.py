@@ -4,6 +4,7 @@ The administrator's own command does it at each host, with the administrator's o
 version: if it could bring programs to sites itself, whoever takes it over would have every host of the federation.
 """
 
+import re
 import subprocess
 import time
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from federator.wire.http import MemberRow
 HOST = "{host}"
 LOOK_S = 2.0
 MOST_AT_ONCE = 100
+PLACE = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
+"""What a host can be called."""
 
 
 def upgrade(
@@ -78,9 +81,9 @@ def upgrade(
 
 
 def _hosts(connection: Connection, patterns: Sequence[str]) -> list[MemberRow]:
-    """The hosts of these sites, by name; machines that are rented begin and end with a version."""
+    """The hosts of these sites, by name; machines that are rented begin and end with a version. Raises `Invalid` for a name that none can have."""
     rows, _ = ask(connection, lambda client: client.sites(), follows=True)
-    return sorted(
+    hosts = sorted(
         (
             host
             for row in rows
@@ -90,6 +93,10 @@ def _hosts(connection: Connection, patterns: Sequence[str]) -> list[MemberRow]:
         ),
         key=lambda host: host.name,
     )
+    for host in hosts:
+        if not PLACE.fullmatch(host.name):  # it goes into the command, as a word or into a shell
+            raise Invalid(f"the dispatcher names a host {plain(host.name)!r}, and none can be called so")
+    return hosts
 
 
 def _run(names: Sequence[str], command: Sequence[str], limit_s: float) -> dict[str, str]:

@@ -88,3 +88,21 @@ def test_what_cannot_be_meant_is_refused(federator: Command, done: Path) -> None
     assert forgotten.code == USAGE
     assert "'sh' is not a version" in forgotten.err
     assert done.read_text() == ""
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=id", "a;id", "$(id)", ""])
+def test_no_dispatcher_puts_words_of_its_own_into_the_command(
+    federator: Command, fake: FakeDispatcher, tmp_path: Path, name: str
+) -> None:
+    done = tmp_path / "done"
+    hosts = tuple(MemberRow(name=each, status="READY", version=OLD) for each in ("store-1", name))
+    row = SiteRow(name="store-1", kind="edge", status="READY", hosts=hosts)
+
+    async def sites(_request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode([row]), content_type="application/json")
+
+    fake.handle("GET /v1/sites", sites)
+    ran = federator("site", "upgrade", NEW, "--within", "10ms", "--", "sh", "-c", f"echo {{host}} >>{done}")
+    assert ran.code == USAGE
+    assert "names a host" in ran.err
+    assert not done.exists()
