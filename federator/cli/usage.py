@@ -38,7 +38,7 @@ def usage(
     """Add up GPU time, money, waits and deadlines: your own, or of everybody whom you administer.
 
     GPU time and money are those of the ledger, written when an attempt ends or a bill grows; rows add up to the total to the cent. Owned GPUs cost what
-    their site says when it is placed. Jobs, waits and deadlines are of the jobs on record that ended in that time.
+    their site says as an attempt is placed. Jobs, waits and deadlines are of the jobs on record that ended in that time.
 
     Parameters
     ----------
