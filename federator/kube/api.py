@@ -7,6 +7,7 @@ hundred times the memory of the few fields that are read here.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
@@ -143,9 +144,15 @@ class Api:
             else:
                 config.load_incluster_config(configuration)
         except config.ConfigException as error:
-            raise Unavailable(f"the cluster cannot be reached: {error}", retry_after_s=5.0) from None
+            said = self._missing() or f"the cluster cannot be reached: {error}"
+            raise Unavailable(said, retry_after_s=5.0) from None
         configuration.connection_pool_maxsize = 0  # each log that is followed has a connection
         return configuration
+
+    def _missing(self) -> str:
+        """The client library says of a file that is not there that a key is missing in it."""
+        absent = self._kubeconfig and not Path(self._kubeconfig).exists()
+        return f"there is no kubeconfig {self._kubeconfig}" if absent else ""
 
     async def _retire(self, refused: Any) -> None:
         """Read the credential anew for the next request: it may have been renewed where it came from."""
