@@ -1,1 +1,1 @@
-"""What every other package stands on: clock, ids, errors, quantities, supervision. Standard library only."""
+"""What every other package stands on: clock, ids, errors, quantities, threads, supervision. Standard library only."""

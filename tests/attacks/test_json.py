@@ -1,6 +1,8 @@
 """JSON that others have written: all that can be wrong with it is one error, and no key counts twice."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,6 +111,33 @@ def test_colons_elsewhere_are_no_keys(document: str) -> None:
 def test_a_key_in_a_long_document_is_refused_without_a_search_for_it() -> None:
     with pytest.raises(Invalid, match=r"^\$: a key is given twice \("):
         decode_json(b'{"a": [' + b"1," * 50_000 + b'1], "a": 1}')
+
+
+AT_ONCE = """
+import sys, threading
+from msgspec import defstruct
+from federator.wire.jsontext import read
+
+sys.setswitchinterval(1e-6)
+for _ in range(60):
+    inner = defstruct("Inner", [(f"field{number}", int, 0) for number in range(20)])
+    outer = defstruct("Outer", [(f"field{number}", inner | None, None) for number in range(20)])
+    gate = threading.Barrier(8)
+    def decode():
+        gate.wait()
+        read(b'{"field19": {"field19": 3}}', outer)
+    threads = [threading.Thread(target=decode) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_that_decode_the_first_of_a_kind_at_once_do_not_end_the_process() -> None:
+    """As the status line of `federator wait` and the command itself."""
+    ran = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_json_of_others_is_read_in_one_place() -> None:
