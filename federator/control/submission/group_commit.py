@@ -23,6 +23,13 @@ IN_FLIGHT = 4
 """Transactions of single jobs that are on their way at once."""
 
 
+class _Faulty(Exception):
+    """A fault of ours with one of a group; nothing of it has been written."""
+
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
+
+
 class Asked(NamedTuple):
     """A single job that somebody submits. `folders`: as `Acceptance.folders` has found them for it."""
 
@@ -81,6 +88,8 @@ class GroupCommit:
                 accepted = self._acceptance.accept(changes, entries[caller], submission)
             except FederatorError as error:
                 answers.append(error)
+            except Exception as error:
+                raise _Faulty(error) from error
             else:
                 self._acceptance.write(changes, accepted)
                 way.add(accepted.rows)
@@ -114,12 +123,14 @@ class GroupCommit:
     async def _answer(self, taken: list[tuple[Asked, asyncio.Future[Submitted]]]) -> None:
         try:
             answers: Sequence[Submitted | Exception] = await self.write([asked for asked, _ in taken])
-        except Exception as error:  # noqa: BLE001 - a fault of ours in one is not to cost the others, and each is told
-            if len(taken) > 1:
+        except _Faulty as error:
+            if len(taken) > 1:  # it is not to cost the others
                 for each in taken:
                     await self._answer([each])
                 return
-            answers = [error]
+            answers = [error.fault]
+        except Exception as error:  # noqa: BLE001 - each is told; it may be written, so nothing is tried again
+            answers = [error] * len(taken)
         for (_, answer), said in zip(taken, answers, strict=True):
             if answer.done():  # its caller has gone
                 continue

@@ -93,6 +93,19 @@ async def test_a_fault_of_ours_in_one_does_not_cost_the_others(
     assert len(world.core.records.jobs) == 2
 
 
+async def test_a_fault_of_ours_after_the_write_starts_no_job_twice(world: World, commits: list[int]) -> None:
+    """Not even one without a client id, which cannot be known again."""
+
+    def fail(_: Changes) -> None:
+        raise RuntimeError
+
+    before, unsubscribe = len(world.core.records.jobs), world.core.records.subscribe(fail)
+    told = await asyncio.gather(*(submit(world, ADA, number) for number in range(3)), return_exceptions=True)
+    unsubscribe()
+    assert [type(each) for each in told] == [RuntimeError] * 3
+    assert (len(world.core.records.jobs) - before, commits) == (3, [3])
+
+
 async def test_who_hangs_up_does_not_cost_the_others(world: World) -> None:
     gone, stays = submit(world, ADA, 1), submit(world, ADA, 2)
     await asyncio.sleep(0)
