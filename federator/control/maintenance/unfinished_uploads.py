@@ -62,6 +62,8 @@ class UnfinishedUploads:
                 if now - seen[name][1] >= unused_s:
                     self._blobs.drop_logs(name)
                     del seen[name]
+                    for of_person in self._of.values():
+                        of_person.pop(name, None)
         self._seen = seen
 
 
