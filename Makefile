@@ -106,7 +106,7 @@ histories: $(VENV)/.dev-installed  ## SEEDS=200 histories of what clients are to
 kills: $(VENV)/.dev-installed  ## 200 seeded kills of each kind of process, and a judge (an hour)
 	@$(BIN)/python -m tests.kills
 
-soak: $(VENV)/.dev-installed  ## MINUTES=10 of work on real processes, an hour of theirs in each, with memory, descriptors and rows watched
+soak: $(VENV)/.dev-installed  ## MINUTES=10 of work on real processes, an hour of theirs in each, with memory, descriptors, tasks and rows watched
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10)
 
 docs: $(VENV)/.dev-installed  ## write the generated pages of docs/reference again, then the site

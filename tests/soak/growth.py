@@ -19,6 +19,7 @@ LIMITS = {
     "MB": Limit(0.10, 5.0),
     "descriptors": Limit(0.0, 8.0),
     "threads": Limit(0.0, 4.0),
+    "tasks": Limit(0.10, 10.0),
     "processes": Limit(0.0, 6.0),
     "rows": Limit(0.15, 200.0),
 }

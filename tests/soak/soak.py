@@ -6,16 +6,19 @@ records, files and memory come to a level, which is the one to be watched.
 
 import asyncio
 import sqlite3
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
 from federator.cli.demo.federation import DISPATCHER
+from federator.cli.demo.processes import Processes
 from federator.cli.demo.world import Document
 from tests.bench.measuring import child, resident_mb
 from tests.kills.storm import Storm, Verdict
 from tests.kills.world import POLICIES, SITES, SPEED, StormFederation
+from tests.soak import counted
 from tests.soak.growth import Sample
 
 KEEP_S = 60.0
@@ -24,8 +27,24 @@ FEED_S = 1.0
 """Real seconds."""
 
 
+class CountedProcesses(Processes):
+    """Each writes down how many tasks it has."""
+
+    def start(
+        self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[bytes]":
+        """As any process."""
+        return super().start(
+            name, counted.__name__, [str(_tasks_file(self.folder, name)), module, *arguments], environment
+        )
+
+
 class SoakFederation(StormFederation):
     """One that keeps nothing for long."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.processes = CountedProcesses(folder)
 
     def _settings(self) -> Document:
         settings = super()._settings()
@@ -71,14 +90,20 @@ class Soak(Storm):
         return self.verdict
 
     def _look(self) -> Sample:
-        """Memory, descriptors, threads and children of each process, and rows of the store by what they are of."""
+        """Memory, descriptors, threads, children and tasks of each process, and rows of the store by what they are of."""
         found: dict[str, float] = {}
         for name, process in self.federation.processes.started.items():
             found |= _of_process(name, process.pid)
+            with suppress(FileNotFoundError):
+                found[f"{name} tasks"] = float(_tasks_file(self.federation.folder, name).read_text())
         with suppress(LookupError, OSError):
             solver = child(self.federation.processes.started[DISPATCHER].pid, "federator.solving.worker")
             found |= _of_process("solver", solver)
         return found | _rows(self.federation.folder / "dispatcher" / "store.db")
+
+
+def _tasks_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.tasks"
 
 
 def _of_process(name: str, pid: int) -> dict[str, float]:

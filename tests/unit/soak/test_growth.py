@@ -1,9 +1,11 @@
 """What counts as a leak in a soak: a level that rises, and nothing that comes and goes."""
 
+import asyncio
 import random
 
 import pytest
 
+from tests.soak.counted import unfinished_tasks
 from tests.soak.growth import growth
 
 
@@ -13,7 +15,9 @@ def leaks(*values: float, measure: str) -> bool:
     return found.leaks
 
 
-@pytest.mark.parametrize("measure", ["dispatcher MB", "edge descriptors", "edge threads", "event rows"])
+@pytest.mark.parametrize(
+    "measure", ["dispatcher MB", "edge descriptors", "edge threads", "dispatcher tasks", "event rows"]
+)
 def test_what_rises_all_the_time_leaks_and_what_swings_does_not(measure: str) -> None:
     chance = random.Random(1)
     assert leaks(*(100 + 5 * look for look in range(200)), measure=measure)
@@ -31,3 +35,13 @@ def test_what_is_kept_for_ever_may_grow() -> None:
 def test_too_few_looks_tell_nothing() -> None:
     with pytest.raises(ValueError, match="too few"):
         growth([{"x MB": 1.0}] * 8)
+
+
+async def test_tasks_are_counted_until_they_are_done() -> None:
+    before = unfinished_tasks()
+    go = asyncio.Event()
+    waiting = [asyncio.create_task(go.wait()) for _ in range(3)]
+    assert unfinished_tasks() == before + 3
+    go.set()
+    await asyncio.gather(*waiting)
+    assert unfinished_tasks() == before
