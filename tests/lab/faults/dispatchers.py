@@ -40,7 +40,7 @@ from tests.lab.faults.stores import Disk, StoreHandle
 CONNECT_S = 10.0
 _ETCD = EtcdSettings(endpoints=())
 TERM_S, MARGIN_S = _ETCD.term_s, _ETCD.margin_s
-"""The product's own."""
+"""The product's own, of several dispatchers. One alone has its store to itself, as with SQLite: its term does not expire."""
 STANDBY_LOOK_S = 5.0
 AGAIN_S = 1.0
 CLOUD_SITE = "rented"
@@ -145,7 +145,8 @@ class Dispatcher:
     async def _reign(self, process: Process) -> None:
         """Stand by until this dispatcher leads, and lead until its term is over; everything is new each time."""
         store = StoreHandle(self._disk, process.loop, self._network.profile, self._chance, self.name)
-        reign = Reign(store, self.clock, leader=process.name, term_s=TERM_S, margin_s=MARGIN_S)
+        term_s, margin_s = (TERM_S, MARGIN_S) if len(self._plan.dispatchers) > 1 else (None, 0.0)
+        reign = Reign(store, self.clock, leader=process.name, term_s=term_s, margin_s=margin_s)
         while not await reign.attempt():
             await asyncio.sleep(STANDBY_LOOK_S)
         self._journal.note(self.name, f"leads, term {reign.number}")
