@@ -30,20 +30,12 @@ class Stalled(RuntimeError):
     """Nothing is ready, no timer is set, and what was waited for has not happened: it never will."""
 
 
-class Timer(asyncio.TimerHandle):
-    """Timers of one time are due in the order in which they were set, whatever others there are: asyncio's own leaves that to its heap."""
-
-    __slots__ = ("number",)
-    number: int
-
-    def __lt__(self, other: Any) -> bool:
-        """Which of two is due first."""
-        due, number = self.when(), self.number
-        return (due, number) < (other.when(), other.number)
-
-
 class VirtualLoop(base_events.BaseEventLoop):
-    """Asyncio on virtual time. What is given to a thread or an executor runs at once, in its place."""
+    """Asyncio on virtual time. What is given to a thread or an executor runs at once, in its place.
+
+    Timers of one time are due in the order in which they were set, whatever others there are: asyncio leaves that to its heap. So its heap has
+    numbers beside the times here, in tuples, which are compared much faster than asyncio's handles.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,16 +48,15 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def pass_time(self) -> None:
         """Nobody has anything to do: it becomes the time of the next timer."""
-        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        self._time_s = max(self._time_s, scheduled[0].when())
+        due_s: float = self._scheduled[0][0]  # type: ignore[attr-defined]
+        self._time_s = max(self._time_s, due_s)
 
     def call_at(  # type: ignore[override] # its stubs know the types of arguments, which nobody here reads
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's own, but that it numbers its timers."""
-        timer = Timer(when, callback, args, self, context)
-        timer.number = next(self._numbers)
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, (when, next(self._numbers), timer))  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
@@ -73,9 +64,9 @@ class VirtualLoop(base_events.BaseEventLoop):
         """One pass, as asyncio's own makes it, without what only the real world asks for: it is half of what the loop costs."""
         ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
         if len(scheduled) > MANY_TIMERS and 2 * self._timer_cancelled_count > len(scheduled):  # type: ignore[has-type]
-            for timer in scheduled:
+            for _, _, timer in scheduled:
                 timer._scheduled = not timer._cancelled
-            scheduled[:] = [timer for timer in scheduled if not timer._cancelled]
+            scheduled[:] = [each for each in scheduled if not each[2]._cancelled]
             heapq.heapify(scheduled)
             self._timer_cancelled_count = 0
         self._drop_cancelled(scheduled)
@@ -83,8 +74,8 @@ class VirtualLoop(base_events.BaseEventLoop):
             if not scheduled:
                 raise Stalled("everything waits for something that nobody will do")
             self.pass_time()
-        while scheduled and scheduled[0]._when <= self._time_s:
-            timer = heapq.heappop(scheduled)
+        while scheduled and scheduled[0][0] <= self._time_s:
+            _, _, timer = heapq.heappop(scheduled)
             timer._scheduled = False
             ready.append(timer)
         for _ in range(len(ready)):
@@ -93,9 +84,9 @@ class VirtualLoop(base_events.BaseEventLoop):
                 handle._run()
 
     def _drop_cancelled(self, scheduled: list[Any]) -> None:
-        while scheduled and scheduled[0]._cancelled:
+        while scheduled and scheduled[0][2]._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(scheduled)._scheduled = False
+            heapq.heappop(scheduled)[2]._scheduled = False
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":  # type: ignore[override]
         """Threads would finish in an order of their own: the work is done here, before anything else runs."""

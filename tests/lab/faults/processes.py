@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
-from federator.simulation.virtual_time import Timer, VirtualLoop
+from federator.simulation.virtual_time import VirtualLoop
 
 _PRESENT: ContextVar["Process | None"] = ContextVar("process", default=None)
 
@@ -164,7 +164,7 @@ class _ProcessHandle(asyncio.Handle):
             super()._run()
 
 
-class _ProcessTimer(Timer):
+class _ProcessTimer(asyncio.TimerHandle):
     """A step of a process at a time."""
 
     __slots__ = ()
