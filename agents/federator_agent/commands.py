@@ -31,13 +31,12 @@ from federator_agent.enrollment import join as join_dispatcher
 from federator_agent.gpus import Driver, DriverTrouble, NoDriver, describe
 from federator_agent.home import settle
 from federator_agent.keys import Keys, public
-from federator_agent.kube import checks as kube_checks
-from federator_agent.local.confinement import Launch, be_untraceable, keep_descriptors
+from federator_agent.local.confinement import Launch, keep_descriptors
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
 from federator_agent.runtimes import keeping_apart, kind, where_work_is
-from federator_agent.slurm import checks as slurm_checks
 from federator_agent.spool import Identity, Spool, write_durably
+from federator_agent.untraceable import be_untraceable
 
 CA_FILE = "ca.pem"
 """In the state directory: the authority that `join` was told to believe, for a site file that names none."""
@@ -293,13 +292,19 @@ def _check_images(settings: AgentSettings) -> list[str]:
 
 
 def _check_kube(settings: AgentSettings) -> list[str]:
-    return [] if settings.kube is None else kube_checks.notes(settings.kube, kube_checks.own_namespace())
+    if settings.kube is None:
+        return []
+    from federator_agent.kube import checks  # noqa: PLC0415 - an agent that serves has no use for it
+
+    return checks.notes(settings.kube, checks.own_namespace())
 
 
 def _check_slurm(settings: AgentSettings) -> list[str]:
     if settings.slurm is None:
         return []
-    return asyncio.run(slurm_checks.check(settings.slurm, settings.environment, settings.state_dir))
+    from federator_agent.slurm import checks  # noqa: PLC0415 - an agent that serves has no use for it
+
+    return asyncio.run(checks.check(settings.slurm, settings.environment, settings.state_dir))
 
 
 def check_gpus(settings: AgentSettings) -> list[str]:

@@ -13,27 +13,33 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from federator.kernel.errors import Conflict
 from federator.wire.link import MAX_KEY_STEPS, KeyRequest, KeyStep, key_bytes
+from federator_agent.signing import signed
 from federator_agent.spool import kept, write_durably
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 KEY, NEXT, STEPS, LOCK = "key", "key.next", "key.steps", "key.lock"
 HOST_KEY = "host.key"
 """The second key: it signs for a change of the first, so that a copy of that alone cannot change it. The site's file may name another place for it."""
 
 
-def load_key(path: Path) -> Ed25519PrivateKey:
+def load_key(path: Path) -> "Ed25519PrivateKey":
     """A private key; made on first use, readable by its user only, and never sent."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - 7 MB
+
     if not path.exists():
         write_durably(path, Ed25519PrivateKey.generate().private_bytes_raw().hex().encode())
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text()))
 
 
-def public(key: Ed25519PrivateKey) -> str:
+def public(key: "Ed25519PrivateKey") -> str:
     """The public half, in hex."""
     return key.public_key().public_bytes_raw().hex()
 
@@ -46,9 +52,13 @@ class Keys:
         self._host_key = host_key or directory / HOST_KEY
 
     @property
-    def present(self) -> Ed25519PrivateKey:
+    def present(self) -> "Ed25519PrivateKey":
         """The key that proves who this is, read anew: another process may have changed it."""
         return load_key(self._directory / KEY)
+
+    async def proof(self, message: bytes) -> str:
+        """What the present key signs, in hex, without loading it here. Raises `Unauthenticated`."""
+        return await signed(self._directory / KEY, message)
 
     @property
     def stamp(self) -> object:
@@ -92,11 +102,11 @@ class Keys:
         return KeyRequest(member, tuple(steps), newest.sign(signed).hex(), host_proof)
 
     @property
-    def host(self) -> Ed25519PrivateKey:
+    def host(self) -> "Ed25519PrivateKey":
         """The host's second key; made on first use, which is when the host joins."""
         return load_key(self._host_key)
 
-    def next_for_joining(self) -> Ed25519PrivateKey:
+    def next_for_joining(self) -> "Ed25519PrivateKey":
         """A next key that no present one signs for: the present one is not to be trusted."""
         (self._directory / STEPS).unlink(missing_ok=True)
         return load_key(self._directory / NEXT)

@@ -266,7 +266,7 @@ class Link:
             return Refusal(
                 "left", f"the dispatcher's store {challenge.incarnation} is one that was given up for another"
             )
-        signature = self._keys.present.sign(challenge_bytes(challenge, self._identity.member)).hex()
+        signature = await self._keys.proof(challenge_bytes(challenge, self._identity.member))
         await socket.send_str(encode(Proof(signature)).decode())
         welcome = decode_down(await socket.receive_str())
         if isinstance(welcome, Refusal):

@@ -56,13 +56,13 @@ class LocalSocket:
 
     def __init__(
         self,
-        settings: LocalSubmit | None,
+        settings: LocalSubmit,
         clock: Clock,
         state: Callable[[], State],
         tell: Callable[[Event], None],
         placements: Path,
     ) -> None:
-        """Without settings nothing is served. `placements`: where the logs are."""
+        """`placements`: where the logs are."""
         self._settings = settings
         self._clock = clock
         self._ids = IdSource(clock)
@@ -74,9 +74,8 @@ class LocalSocket:
 
     async def serve(self) -> None:
         """Until cancelled. What cannot be opened is logged: the agent's other work goes on."""
-        path = self._settings.socket if self._settings is not None else None
-        if path is None:
-            return
+        path = self._settings.socket
+        assert path is not None, "reading the site file names it"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             server = await asyncio.start_unix_server(self._connected, path, limit=wire.MAX_REQUEST_BYTES)
@@ -132,7 +131,7 @@ class LocalSocket:
             user = pwd.getpwuid(uid).pw_name
         except KeyError:
             user = str(uid)
-        person = self._settings.users.get(user) if self._settings is not None else None
+        person = self._settings.users.get(user)
         if person is None:
             raise Forbidden(
                 f"user {user} of this host is nobody whom this site knows",

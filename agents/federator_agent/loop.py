@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aiohttp
 import msgspec
@@ -57,12 +58,14 @@ from federator_agent.local import traces
 from federator_agent.local.devices import Devices
 from federator_agent.local.gpu_tests import GpuTests
 from federator_agent.local.watchdog import read_renewal
-from federator_agent.local_socket import LocalSocket
 from federator_agent.runtime import Runtime, Surroundings, Tasks
 from federator_agent.runtimes import abilities, keeping_apart, kind, runtime
 from federator_agent.spool import Identity, Spool
 from federator_agent.tunnels import Tunnels
 from federator_agent.usage import UsageTotals
+
+if TYPE_CHECKING:
+    from federator_agent.local_socket import LocalSocket
 
 LOOK_S = 1.0
 """Longest real sleep: so soon is a pause seen."""
@@ -122,9 +125,13 @@ class Agent:
         self._told_report: SiteReport | None = None
         """In this session."""
         self.link = Link(identity, keys, way, traces.boot_id(), self, self.link_use, home, name)
-        self._socket = LocalSocket(
-            settings.local_submit, self._clock, lambda: self.state, self.tell, spool.placements
-        )
+        self._socket: LocalSocket | None = None
+        if settings.local_submit is not None:
+            from federator_agent import local_socket  # noqa: PLC0415 - it reads job files
+
+            self._socket = local_socket.LocalSocket(
+                settings.local_submit, self._clock, lambda: self.state, self.tell, spool.placements
+            )
         self.executor: InstructionExecutor
         self._tunnels: Tunnels
 
@@ -256,7 +263,8 @@ class Agent:
                 self._tasks.spawn(self._sample(work))
                 if self._settings.notices is not None:
                     self._tasks.spawn(metadata.watch(self._settings.notices, self.tell))
-                self._tasks.spawn(self._socket.serve())
+                if self._socket is not None:
+                    self._tasks.spawn(self._socket.serve())
                 self._tasks.spawn(self.link.run(http))
                 await self._turn_for_ever()
             finally:
@@ -417,7 +425,8 @@ class Agent:
         work = self.state.local.get(placement)
         if work is not None and not refusal:
             self._spool.keep_spec(work.job.spec_hash, work.job.spec.encode())
-        self._socket.answered(placement, refusal)
+        if self._socket is not None:
+            self._socket.answered(placement, refusal)
 
     def _collecting(self) -> list[Path]:
         """Directories of what has ended and whose logs are still on their way."""

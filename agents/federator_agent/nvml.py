@@ -33,6 +33,8 @@ MOST_EVENTS = 1000
 REMEDY = (
     "install the package nvidia-ml-py and the driver with its libnvidia-ml.so.1, or declare them under pools"
 )
+LIBRARY = "libnvidia-ml.so.1"
+"""Of the driver."""
 _VENDOR, _DISPLAY = "0x10de", "0x03"
 
 
@@ -94,7 +96,11 @@ class Nvml:
 
     def _open(self) -> Any:
         try:
-            import pynvml  # noqa: PLC0415 - optional, and slow to import
+            ctypes.CDLL(LIBRARY)
+        except OSError as error:
+            raise NoDriver(f"no NVIDIA driver: {error}") from None
+        try:
+            import pynvml  # noqa: PLC0415 - optional, and 2 MB of memory
         except ImportError:
             raise NoDriver(
                 "the package nvidia-ml-py is not installed: pip install 'federator[gpu]'"

@@ -1,18 +1,15 @@
-"""Which runtime a site file asks for. The heavy ones are imported when they are."""
+"""Which runtime a site file asks for. Those of clusters are imported where they are: an agent of a small host has no memory for them."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from federator.wire.needs import DATA, IMAGES, OUTPUTS, secret
 from federator_agent.config import AgentSettings
-from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.local import traces
 from federator_agent.local.confinement import Confinement, confinement, shared
 from federator_agent.local.ranks import SELF_FENCING
 from federator_agent.local.runtime import LocalRuntime
-from federator_agent.multikueue.runtime import MultiKueueRuntime
 from federator_agent.runtime import Runtime, Surroundings
-from federator_agent.slurm.runtime import SlurmRuntime
 
 
 class RuntimeKind(NamedTuple):
@@ -74,9 +71,15 @@ def keeping_apart(settings: AgentSettings) -> Confinement:
 def runtime(settings: AgentSettings, around: Surroundings) -> Runtime:
     """It, made."""
     if settings.slurm is not None:
+        from federator_agent.slurm.runtime import SlurmRuntime  # noqa: PLC0415
+
         return SlurmRuntime(settings.slurm, around)
     if settings.kube is not None:
+        from federator_agent.kube.runtime import KubeRuntime  # noqa: PLC0415
+
         return KubeRuntime(settings.kube, around)
     if settings.multikueue is not None:
+        from federator_agent.multikueue.runtime import MultiKueueRuntime  # noqa: PLC0415
+
         return MultiKueueRuntime(settings.multikueue, around)
     return LocalRuntime(around)

@@ -365,7 +365,7 @@ def test_the_gpus_of_others_are_not_to_be_opened(tmp_path: Path) -> None:
 
 def test_the_agent_cannot_be_traced_by_its_own_user() -> None:
     need("" if os.geteuid() == 0 else "only root can become another user")
-    program = "import os, sys\nfrom federator_agent.local.confinement import be_untraceable\nbe_untraceable()\nprint('ready', flush=True)\nsys.stdin.read()\n"
+    program = "import os, sys\nfrom federator_agent.untraceable import be_untraceable\nbe_untraceable()\nprint('ready', flush=True)\nsys.stdin.read()\n"
     agent = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -62,6 +62,10 @@ class HeldKey(Keys):
         """The key."""
         return self._key
 
+    async def proof(self, message: bytes) -> str:
+        """Signed here."""
+        return self._key.sign(message).hex()
+
     @property
     def stamp(self) -> object:
         """Always the same."""

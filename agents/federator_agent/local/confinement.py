@@ -6,7 +6,6 @@ runs with the agent's environment alone: the job's comes by a descriptor, and is
 """
 
 import contextlib
-import ctypes
 import functools
 import logging
 import os
@@ -36,7 +35,6 @@ FIRST_NAMESPACE = 3
 OWNER = "owner"
 """In place of a namespace of /proc: the user namespace that the others belong to."""
 _DOORS = (("mount", "mnt"), ("pid", "pid"), ("ipc", "ipc"))
-PR_SET_DUMPABLE = 4
 USER_DATA_VARIABLE = "FEDERATOR_USER_DATA_FILE"
 """Names what a rented machine was given, which may have a join token in it."""
 PROBE_WITHIN_S = 20.0
@@ -360,11 +358,6 @@ def confinement(isolation: Isolation, directory: Path, hidden: Sequence[Path] = 
             remedy="install bubblewrap; federator-agent check shows whether it works",
         )
     return Confinement(Mode.SHARED_TRUST, isolation, directory, why=why)
-
-
-def be_untraceable() -> None:
-    """From now on no other process of this user can trace this one, or read its memory, environment and descriptors. What it starts is not held to that."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def keep_descriptors() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pynvml
 import pytest
 
-from federator_agent import gpu_probe
+from federator_agent import gpu_probe, nvml
 from federator_agent.gpu_probe import GpuProbe, Probe
 from federator_agent.gpus import Driver, DriverTrouble, Library, describe, makes
 from federator_agent.nvml import Nvml
@@ -45,6 +45,7 @@ class NvidiaBench:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stub = StubDriver(folder, A100, A100)
         monkeypatch.setenv("NVML_STUB_FILE", self._stub.environment["NVML_STUB_FILE"])
+        monkeypatch.setattr(nvml, "LIBRARY", str(self._stub.library))
         monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(self._stub.library)))
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
         self.library = Nvml()

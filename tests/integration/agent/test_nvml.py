@@ -13,6 +13,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from federator_agent import nvml
 from federator_agent.core.lent_capacity import HostPool, Site
 from federator_agent.gpus import Driver, DriverTrouble, Gpu, NoDriver, Process
 from federator_agent.local import devices
@@ -30,6 +31,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     def made(*names: str) -> StubDriver:
         stub = StubDriver(tmp_path, *names)
         monkeypatch.setenv("NVML_STUB_FILE", stub.environment["NVML_STUB_FILE"])
+        monkeypatch.setattr(nvml, "LIBRARY", str(stub.library))
         monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(stub.library)))
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
         return stub
@@ -186,6 +188,11 @@ def test_without_a_driver_or_its_library_there_is_nothing_to_ask(
     install(A100).driver("init 9")
     with pytest.raises(NoDriver, match="Driver Not Loaded"):
         Driver(Nvml()).read()
+    monkeypatch.setattr(nvml, "LIBRARY", "libof-no-driver.so.1")
+    with pytest.raises(NoDriver, match="libof-no-driver"):
+        Driver(Nvml()).read()
+    monkeypatch.undo()
+    install(A100)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(NoDriver, match="pip install 'federator"):
         Driver(Nvml()).read()
