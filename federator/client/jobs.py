@@ -12,7 +12,7 @@ import msgspec
 
 from federator.client.progress import Step, Tell
 from federator.client.streams import follow_log, follow_stream, log_parts
-from federator.client.transport import Transport
+from federator.client.transport import Transport, in_query
 from federator.kernel.errors import Invalid, NotFound
 from federator.model.events import Event
 from federator.model.jobs import JobStatus
@@ -83,12 +83,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def query(self) -> dict[str, str]:
         """As the query of a request."""
-        given = msgspec.structs.asdict(self)
-        return {
-            key: "true" if value is True else str(value)
-            for key, value in given.items()
-            if value not in (None, False)
-        }
+        return in_query(msgspec.structs.asdict(self))
 
 
 class JobVerbs:
@@ -106,8 +101,8 @@ class JobVerbs:
         """
         document = await self._prepared(job, workdir)
         key = str(document.get("client_id") or secrets.token_hex(16))
-        body, headers = _json(document), {"Content-Type": "application/json", "Idempotency-Key": key}
-        return await self.transport.call("POST", "/v1/jobs", Submitted, body=body, headers=headers)
+        headers = {"Idempotency-Key": key}
+        return await self.transport.call("POST", "/v1/jobs", Submitted, sends=document, headers=headers)
 
     async def submit_many(self, jobs: Iterable[JobFile]) -> AsyncIterator[SubmitResult]:
         """Submit job files as NDJSON, in batches; one result per job in their order, `line` counting from 1 over all of them."""
@@ -124,7 +119,7 @@ class JobVerbs:
             yield result
 
     async def _batch(self, batch: list[dict[str, object]], first: int) -> list[SubmitResult]:
-        body = b"".join(_json(job) + b"\n" for job in batch)
+        body = b"".join(json.dumps(job).encode() + b"\n" for job in batch)
 
         async def once() -> list[SubmitResult]:
             headers = {"Content-Type": "application/x-ndjson"}
@@ -137,10 +132,7 @@ class JobVerbs:
     async def preview(self, job: JobFile | str) -> Preview:
         """What would become of this job file now. Nothing is stored; its folder does not matter."""
         document = {key: value for key, value in read_job_mapping(job).items() if key != "workdir"}
-        headers = {"Content-Type": "application/json"}
-        return await self.transport.call(
-            "POST", "/v1/preview", Preview, body=_json(document), headers=headers
-        )
+        return await self.transport.call("POST", "/v1/preview", Preview, sends=document)
 
     async def upload(self, folder: Path) -> "Packed":
         """Pack a folder and see to it that the dispatcher has it; answers what it is called there."""
@@ -180,7 +172,7 @@ class JobVerbs:
         self, which: JobFilter | None = None, *, after: str | None = None, limit: int = PAGE
     ) -> JobPage:
         """One page of jobs in the order of the filter; `next_after` of the answer is the next call's `after`."""
-        query = (which or JobFilter()).query() | {"limit": str(limit)} | ({"after": after} if after else {})
+        query = {**(which or JobFilter()).query(), "limit": limit, "after": after or None}
         return await self.transport.call("GET", "/v1/jobs", JobPage, query=query)
 
     async def all_jobs(self, which: JobFilter | None = None) -> AsyncIterator[JobRow]:
@@ -219,21 +211,16 @@ class JobVerbs:
 
     async def update(self, job: str, patch: JobPatch) -> JobDetail:
         """Change priority, deadline, queue or limits, of a running job too."""
-        fields = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
+        fields = _changes(patch)
         if not fields:
             raise Invalid(
                 "nothing to change", remedy="name at least one of " + ", ".join(JobPatch.__struct_fields__)
             )
-        headers = {"Content-Type": "application/json"}
-        return await self.transport.call("PATCH", _job(job), JobDetail, body=_json(fields), headers=headers)
+        return await self.transport.call("PATCH", _job(job), JobDetail, sends=fields)
 
     async def preview_change(self, job: str, patch: JobPatch) -> Preview:
         """What would become of a job that waits, if it were changed so. Nothing is changed."""
-        fields = {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}
-        headers = {"Content-Type": "application/json"}
-        return await self.transport.call(
-            "POST", f"{_job(job)}/preview", Preview, body=_json(fields), headers=headers
-        )
+        return await self.transport.call("POST", _job(job, "/preview"), Preview, sends=_changes(patch))
 
     async def cancel(self, job: str) -> JobDetail:
         """Cancel; a running job is CANCELLING until its site confirms."""
@@ -253,19 +240,13 @@ class JobVerbs:
 
     async def act(self, verb: Verb, jobs: Sequence[str], patch: JobPatch | None = None) -> list[ActedOn]:
         """Do it to many in one request: ids or names, an array's for all its tasks, or some of them as in `sweep[3-7]`; `patch` goes with `update`. Those that the verb does not suit are left as they are."""
-        body, headers = (
-            msgspec.json.encode(JobAction(verb, tuple(jobs), patch)),
-            {"Content-Type": "application/json"},
-        )
-        return await self.transport.call(
-            "POST", "/v1/jobs/actions", list[ActedOn], body=body, headers=headers
-        )
+        sends = JobAction(verb, tuple(jobs), patch)
+        return await self.transport.call("POST", "/v1/jobs/actions", list[ActedOn], sends=sends)
 
     async def rerun(self, job: str, *, failed: bool = False) -> Submitted:
         """Submit again what has ended, as it was: a job, an array, or tasks as in `sweep[3-7]`; with `failed` those that failed."""
-        headers = {"Content-Type": "application/json", "Idempotency-Key": secrets.token_hex(16)}
-        body = msgspec.json.encode(Rerun(job, failed))
-        return await self.transport.call("POST", "/v1/jobs/rerun", Submitted, body=body, headers=headers)
+        sends, headers = Rerun(job, failed), {"Idempotency-Key": secrets.token_hex(16)}
+        return await self.transport.call("POST", "/v1/jobs/rerun", Submitted, sends=sends, headers=headers)
 
     async def explain(self, job: str) -> Explanation:
         """Why it waits, and why not elsewhere; or why it ran where it did."""
@@ -277,7 +258,7 @@ class JobVerbs:
 
     async def forecasts(self, job: str, *, since: float = 0.0) -> list[ForecastMove]:
         """What moved its forecast since then (seconds since the epoch), oldest first."""
-        query = {"since": str(since)}
+        query = {"since": since}
         return await self.transport.call("GET", _job(job, "/forecasts"), list[ForecastMove], query=query)
 
     async def events(self, job: str, *, after: str = "") -> AsyncIterator[Event]:
@@ -344,10 +325,7 @@ class JobVerbs:
         times: bool = False,
     ) -> AsyncIterator[LogPart]:
         """The same in parts; with `times`, each with when it was written, as far as that was recorded."""
-        query = {"node": str(node)} | ({"times": "true"} if times else {})
-        query |= {"since": str(since)} if since else {}
-        if attempt is not None:
-            query["attempt"] = str(attempt)
+        query = in_query({"node": node, "times": times, "since": since or None, "attempt": attempt})
         seen, pauses = "", _pauses()
         while follow:
             record = (await self.job(job)).job
@@ -370,7 +348,7 @@ class JobVerbs:
                 yield part
 
     async def _log_so_far(self, job: str, query: dict[str, str], tail: int | None) -> AsyncIterator[LogPart]:
-        asked = query | ({} if tail is None else {"tail": str(tail)})
+        asked = query | in_query({"tail": tail})
         path = _job(job, "/logs")
         async with self.transport.open("GET", path, query=asked, headers={"Accept": "*/*"}) as response:
             async for part in log_parts(response, 0):
@@ -448,5 +426,5 @@ def _job(job: str, verb: str = "") -> str:
     return f"/v1/jobs/{quote(job, safe='')}{verb}"
 
 
-def _json(document: object) -> bytes:
-    return json.dumps(document).encode()
+def _changes(patch: JobPatch) -> dict[str, object]:
+    return {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}

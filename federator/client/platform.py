@@ -3,10 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from urllib.parse import quote
 
-import msgspec
-
 from federator.client.streams import follow_stream
-from federator.client.transport import Transport
+from federator.client.transport import Transport, in_query
 from federator.model.events import LedgerEntry
 from federator.model.rules import PolicySet
 from federator.model.sites import Site
@@ -47,7 +45,6 @@ from federator.wire.timetable import PlanPage
 from federator.wire.usage import Key, UsageReport
 from federator.wire.waiting import AlertRow, WaitingNow
 
-JSON = {"Content-Type": "application/json"}
 _change: Reader[Change] = Reader(Change)
 
 
@@ -70,8 +67,7 @@ class PlatformVerbs:
 
     async def set_notifications(self, address: MyAddress) -> MyNotifications:
         """Say where you are told of your own jobs; nothing: as the dispatcher's settings say."""
-        body = msgspec.json.encode(address)
-        return await self.transport.call("PUT", "/v1/notifications", MyNotifications, body=body, headers=JSON)
+        return await self.transport.call("PUT", "/v1/notifications", MyNotifications, sends=address)
 
     async def teams(self) -> list[TeamRow]:
         """Teams, who is in them, and what they may do."""
@@ -83,7 +79,7 @@ class PlatformVerbs:
 
     async def changes(self, topics: Sequence[Topic] = (), *, site: str = "") -> AsyncIterator[Change]:
         """Rows of these topics (all if none is named), and then what changes of them, until the caller has enough; `site`: of the sites this one alone."""
-        query = {"topics": ",".join(topics)} | ({"site": site} if site else {})
+        query = {"topics": ",".join(topics)} | in_query({"site": site or None})
         async for change in follow_stream(self.transport, "/v1/changes", query, _change):
             yield change
 
@@ -105,20 +101,17 @@ class PlatformVerbs:
 
     async def drain(self, name: str, *, by: str = "", why: str = "") -> Site:
         """Start nothing new at a site; what runs there goes on, or with `by` (`2h`, or an instant) until then."""
-        body = msgspec.json.encode(DrainRequest(by, why))
-        return await self.transport.call("POST", _site(name, "/drain"), Site, body=body, headers=JSON)
+        return await self.transport.call("POST", _site(name, "/drain"), Site, sends=DrainRequest(by, why))
 
     async def preview_drain(self, name: str, *, by: str = "") -> DrainPreview:
         """What draining a site would come to; nothing is changed."""
-        body = msgspec.json.encode(DrainRequest(by))
         path = _site(name, "/drain/preview")
-        return await self.transport.call("POST", path, DrainPreview, body=body, headers=JSON)
+        return await self.transport.call("POST", path, DrainPreview, sends=DrainRequest(by))
 
     async def evict(self, name: str, *, why: str, job: str = "", by: str = "") -> tuple[str, ...]:
         """Have one job (its name or id), or all, leave a site: each saves itself and waits for another place. Answers which."""
-        body = msgspec.json.encode(EvictRequest(why, job, by))
-        path = _site(name, "/evict")
-        return (await self.transport.call("POST", path, Evicted, body=body, headers=JSON)).jobs
+        sends = EvictRequest(why, job, by)
+        return (await self.transport.call("POST", _site(name, "/evict"), Evicted, sends=sends)).jobs
 
     async def undrain(self, name: str) -> Site:
         """Let a drained site take work again."""
@@ -126,9 +119,8 @@ class PlatformVerbs:
 
     async def declare_dead(self, name: str, reason: str, *, member: str = "") -> tuple[str, ...]:
         """Declare that nothing runs at a site any more, or at one host of it; answers the attempts that are given up. Audited."""
-        body = msgspec.json.encode(DeathNotice(reason, member))
-        path = _site(name, "/declare-dead")
-        return (await self.transport.call("POST", path, GivenUp, body=body, headers=JSON)).placements
+        path, sends = _site(name, "/declare-dead"), DeathNotice(reason, member)
+        return (await self.transport.call("POST", path, GivenUp, sends=sends)).placements
 
     async def remove_site(self, name: str) -> None:
         """Forget a site that is gone for good. Refused while it is connected, or something of ours may run there."""
@@ -147,7 +139,7 @@ class PlatformVerbs:
         self, name: str, *, since: float = 0.0, until: float | None = None
     ) -> list[StatementRow]:
         """What was used at a site between two instants (seconds since the epoch; None: now), by owner, queue and GPU model."""
-        query = {"since": str(since)} | ({} if until is None else {"until": str(until)})
+        query = {"since": since, "until": until}
         return await self.transport.call("GET", _site(name, "/statement"), list[StatementRow], query=query)
 
     async def trust_member(self, name: str, member: str) -> None:
@@ -173,8 +165,7 @@ class PlatformVerbs:
 
     async def spending(self, policy: str, *, period: str = "", share: str = "") -> Spending:
         """What was spent under a cap of that policy over its present period, in at most some hundred points."""
-        given = {"policy": policy, "period": period, "share": share}
-        query = {name: value for name, value in given.items() if value}
+        query = {"policy": policy or None, "period": period or None, "share": share or None}
         return await self.transport.call("GET", "/v1/spending", Spending, query=query)
 
     async def burst(self) -> BurstStatus:
@@ -183,8 +174,8 @@ class PlatformVerbs:
 
     async def approve_rental(self, job: str, *, usd: float | None = None, reason: str = "") -> None:
         """Let a rental for a job cost so many USD in the worst case; without an amount, what is proposed for it now."""
-        body = msgspec.json.encode(Approval(job, usd, reason))
-        await self.transport.call("POST", "/v1/burst/approve", type(None), body=body, headers=JSON)
+        sends = Approval(job, usd, reason)
+        await self.transport.call("POST", "/v1/burst/approve", type(None), sends=sends)
 
     async def policies(self) -> PolicySet:
         """The policies in force."""
@@ -196,37 +187,30 @@ class PlatformVerbs:
 
     async def diff_policies(self, text: str) -> PolicyDiff:
         """How a set of policies (YAML) differs from the one in force."""
-        body = msgspec.json.encode(PolicyRequest(text))
-        return await self.transport.call("POST", "/v1/policies/diff", PolicyDiff, body=body, headers=JSON)
+        sends = PolicyRequest(text)
+        return await self.transport.call("POST", "/v1/policies/diff", PolicyDiff, sends=sends)
 
     async def rollback_policies(self, version: int, reason: str) -> PolicyVerdict:
         """Put a former version in force again, as a new one."""
-        body = msgspec.json.encode(PolicyRollback(version, reason))
-        path = "/v1/policies/rollback"
-        return await self.transport.call("POST", path, PolicyVerdict, body=body, headers=JSON)
+        sends = PolicyRollback(version, reason)
+        return await self.transport.call("POST", "/v1/policies/rollback", PolicyVerdict, sends=sends)
 
     async def validate_policies(self, text: str) -> PolicyVerdict:
         """What a set of policies (YAML) would be, and what is wrong with it."""
-        body = msgspec.json.encode(PolicyRequest(text))
-        return await self.transport.call(
-            "POST", "/v1/policies/validate", PolicyVerdict, body=body, headers=JSON
-        )
+        sends = PolicyRequest(text)
+        return await self.transport.call("POST", "/v1/policies/validate", PolicyVerdict, sends=sends)
 
     async def apply_policies(self, text: str, reason: str, *, instead_of: int | None = None) -> PolicyVerdict:
         """Put a whole set of policies in force; with `instead_of` only while that version is. Not repeated by itself: each call makes a version."""
-        body = msgspec.json.encode(PolicyRequest(text, reason, instead_of))
-        return await self.transport.call(
-            "POST", "/v1/policies", PolicyVerdict, body=body, headers=JSON, repeatable=False
-        )
+        sends = PolicyRequest(text, reason, instead_of)
+        return await self.transport.call("POST", "/v1/policies", PolicyVerdict, sends=sends, repeatable=False)
 
     async def replay_policies(
         self, text: str, *, last_s: float = 7 * 86_400.0, seed: int = 0
     ) -> PolicyReplay:
         """What a set of policies (YAML) would have done with the load of so long a time until now, beside the set in force; simulated at the dispatcher."""
-        body = msgspec.json.encode(ReplayRequest(text=text, last_s=last_s, seed=seed))
-        return await self.transport.call(
-            "POST", "/v1/policies/replay", PolicyReplay, body=body, headers=JSON, repeatable=False
-        )
+        path, sends = "/v1/policies/replay", ReplayRequest(text=text, last_s=last_s, seed=seed)
+        return await self.transport.call("POST", path, PolicyReplay, sends=sends, repeatable=False)
 
     async def pause_bursting(self) -> None:
         """Rent nothing new until resumed."""
@@ -240,20 +224,16 @@ class PlatformVerbs:
         self, *, last: int = 1000, before: str = "", since: float = 0.0, until: float | None = None
     ) -> list[DecisionRow]:
         """The last recorded decisions, at most so many (10,000), oldest first: before one of them, and taken between two instants (seconds since the epoch)."""
-        query = {"last": str(last)} | ({"since": str(since)} if since else {})
-        query |= ({"before": before} if before else {}) | ({} if until is None else {"until": str(until)})
+        query = {"last": last, "since": since or None, "before": before or None, "until": until}
         return await self.transport.call("GET", "/v1/decisions", list[DecisionRow], query=query)
 
     async def decision(self, decision: str) -> dict[str, object]:
         """One decision: the `problem` that was given and the `plan` that came out."""
-        return await self.transport.call(
-            "GET", f"/v1/decisions/{quote(decision, safe='')}", dict[str, object]
-        )
+        return await self.transport.call("GET", _decision(decision), dict[str, object])
 
     async def told_decision(self, decision: str) -> ToldDecision:
         """The same in words: of the problem only how much it was, and of the plan the first thousand actions and jobs that wait."""
-        path = f"/v1/decisions/{quote(decision, safe='')}/told"
-        return await self.transport.call("GET", path, ToldDecision)
+        return await self.transport.call("GET", _decision(decision, "/told"), ToldDecision)
 
     async def plan(  # noqa: PLR0913 - each is a filter of the query
         self,
@@ -269,19 +249,15 @@ class PlatformVerbs:
         limit: int = 1000,
     ) -> PlanPage:
         """What runs where and when between two instants (seconds since the epoch; an hour before the decision, a day after it), by the newest decision or a recorded one. `after`: as `next_after` of the page before."""
-        times = {"since": since, "until": until}
-        query = {name: str(value) for name, value in times.items() if value is not None}
         words = {"site": site, "queue": queue, "owner": owner, "after": after}
-        query |= {name: value for name, value in words.items() if value} | {"limit": str(limit)}
-        query |= {"collapse": "true"} if collapse else {}
-        path = f"/v1/decisions/{quote(decision, safe='')}/plan" if decision else "/v1/plan"
+        query: dict[str, object] = {"since": since, "until": until, "limit": limit, "collapse": collapse}
+        query |= {name: value or None for name, value in words.items()}
+        path = _decision(decision, "/plan") if decision else "/v1/plan"
         return await self.transport.call("GET", path, PlanPage, query=query)
 
     async def replay(self, decision: str) -> ReplayResult:
         """Decide a recorded problem again and compare."""
-        return await self.transport.call(
-            "POST", f"/v1/decisions/{quote(decision, safe='')}/replay", ReplayResult
-        )
+        return await self.transport.call("POST", _decision(decision, "/replay"), ReplayResult)
 
     async def recorded_jobs(
         self, since_at: float, until_at: float | None = None
@@ -289,9 +265,8 @@ class PlatformVerbs:
         """The load between two instants (seconds since the epoch; None: now), oldest first, and how many jobs are left out of it."""
         found: dict[str, recorded.RecordedJob] = {}
         left_out, after = 0, ""
-        given = {"since": str(since_at)} | ({} if until_at is None else {"until": str(until_at)})
         while True:
-            query = given | ({"after": after} if after else {})
+            query = {"since": since_at, "until": until_at, "after": after or None}
             page = await self.transport.call("GET", "/v1/recorded/jobs", recorded.RecordedJobs, query=query)
             found |= {job.id: job for job in page.jobs}
             left_out += page.left_out
@@ -313,14 +288,7 @@ class PlatformVerbs:
         limit: int = 500,
     ) -> list[LedgerEntry]:
         """Facts of use, money and acts, oldest first, from `since` (seconds since the epoch) or after an entry's id on."""
-        given = {
-            "since": None if since is None else str(since),
-            "job": job,
-            "site": site,
-            "after": after,
-            "limit": str(limit),
-        }
-        query = {key: value for key, value in given.items() if value is not None}
+        query = {"since": since, "job": job, "site": site, "after": after, "limit": limit}
         return await self.transport.call("GET", "/v1/ledger", list[LedgerEntry], query=query)
 
     async def usage(
@@ -332,9 +300,7 @@ class PlatformVerbs:
         everybody: bool = False,
     ) -> UsageReport:
         """What was used and what it cost between two instants (seconds since the epoch; the last 30 days), one's own or all that one may see."""
-        given = {"since": since, "until": until}
-        query = {key: str(value) for key, value in given.items() if value is not None}
-        query |= {"by": ",".join(by)} | ({"everybody": "true"} if everybody else {})
+        query = {"since": since, "until": until, "by": ",".join(by), "everybody": everybody}
         return await self.transport.call("GET", "/v1/usage", UsageReport, query=query)
 
     async def ledger_parts(self) -> AsyncIterator[bytes]:
@@ -349,26 +315,26 @@ class PlatformVerbs:
 
     async def revoke_tokens(self, name: str, *, after: str = "") -> int:
         """Revoke all tokens of a name, or the one of an id, now or after a time such as 1h; answers how many."""
-        query = {"after": after} if after else None
-        return (await self.transport.call("DELETE", _token(name), Revoked, query=query)).tokens
+        return (
+            await self.transport.call("DELETE", _token(name), Revoked, query={"after": after or None})
+        ).tokens
 
     async def rotate_token(self, name: str, rotation: TokenRotation) -> TokenAnswer:
         """Change a token, named by its owner or its id, for a new one. The secret is in this answer only."""
-        body = msgspec.json.encode(rotation)
-        return await self.transport.call(
-            "POST", _token(name, "/rotate"), TokenAnswer, body=body, headers=JSON, repeatable=False
-        )
+        path = _token(name, "/rotate")
+        return await self.transport.call("POST", path, TokenAnswer, sends=rotation, repeatable=False)
 
     async def create_token(self, request: TokenRequest) -> TokenAnswer:
         """Make a person's token or an agent's one-time join token. The secret is in this answer only."""
-        body = msgspec.json.encode(request)
-        return await self.transport.call(
-            "POST", "/v1/tokens", TokenAnswer, body=body, headers=JSON, repeatable=False
-        )
+        return await self.transport.call("POST", "/v1/tokens", TokenAnswer, sends=request, repeatable=False)
 
 
 def _token(name: str, verb: str = "") -> str:
     return f"/v1/tokens/{quote(name, safe='')}{verb}"
+
+
+def _decision(decision: str, verb: str = "") -> str:
+    return f"/v1/decisions/{quote(decision, safe='')}{verb}"
 
 
 def _site(name: str, verb: str = "") -> str:

@@ -13,7 +13,7 @@ class SeriesVerbs:
 
     async def all_series(self, *, mine: bool = False, ended: bool = False) -> list[SeriesRow]:
         """All series, by name; with `ended` also those of which no runs come any more."""
-        query = {key: "true" for key, wanted in (("mine", mine), ("ended", ended)) if wanted}
+        query = {"mine": mine, "ended": ended}
         return await self.transport.call("GET", "/v1/series", list[SeriesRow], query=query)
 
     async def series(self, name: str, *, owner: str = "") -> SeriesDetail:
@@ -34,5 +34,4 @@ class SeriesVerbs:
 
     async def _ask(self, method: str, name: str, verb: str, owner: str) -> SeriesDetail:
         path = f"/v1/series/{quote(name, safe='')}{verb}"
-        query = {"owner": owner} if owner else {}
-        return await self.transport.call(method, path, SeriesDetail, query=query)
+        return await self.transport.call(method, path, SeriesDetail, query={"owner": owner or None})

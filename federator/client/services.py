@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from urllib.parse import quote
 
-import msgspec
-
 from federator.client.transport import Transport
 from federator.wire.services import GatewayReport, Routed, ServiceDetail, ServiceRow
 
@@ -16,19 +14,12 @@ class ServiceVerbs:
 
     async def apply_service(self, file: Mapping[str, object], *, canary: int = 0) -> ServiceDetail:
         """Begin a service, or give the one of that name another file; with `canary` so many of a hundred requests go to the new revision. `workdir` is the hash of a folder that `upload` has taken."""
-        return await self.transport.call(
-            "POST",
-            "/v1/services",
-            ServiceDetail,
-            body=msgspec.json.encode(file),
-            headers={"Content-Type": "application/json"},
-            query={"canary": str(canary)} if canary else {},
-        )
+        query = {"canary": canary or None}
+        return await self.transport.call("POST", "/v1/services", ServiceDetail, sends=file, query=query)
 
     async def services(self, *, mine: bool = False) -> list[ServiceRow]:
         """All services, by name."""
-        query = {"mine": "true"} if mine else {}
-        return await self.transport.call("GET", "/v1/services", list[ServiceRow], query=query)
+        return await self.transport.call("GET", "/v1/services", list[ServiceRow], query={"mine": mine})
 
     async def service(self, name: str, *, owner: str = "") -> ServiceDetail:
         """A service with its replicas."""
@@ -48,15 +39,8 @@ class ServiceVerbs:
 
     async def tell_gateway(self, report: GatewayReport) -> Routed:
         """What a gateway has seen of the caller's services; where it sends requests from now on."""
-        return await self.transport.call(
-            "POST",
-            "/v1/gateway",
-            Routed,
-            body=msgspec.json.encode(report),
-            headers={"Content-Type": "application/json"},
-        )
+        return await self.transport.call("POST", "/v1/gateway", Routed, sends=report)
 
     async def _of(self, method: str, name: str, verb: str, owner: str) -> ServiceDetail:
         path = f"/v1/services/{quote(name, safe='')}{verb}"
-        query = {"owner": owner} if owner else {}
-        return await self.transport.call(method, path, ServiceDetail, query=query)
+        return await self.transport.call(method, path, ServiceDetail, query={"owner": owner or None})

@@ -10,6 +10,7 @@ commands and scripts, which start faster without an event loop. Both are used th
 blocking one never suspend, and `blocking.finish` runs such a verb to its end.
 """
 
+import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -174,15 +175,19 @@ class Transport(ABC):
         path: str,
         answer: type[T],
         *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+        query: Mapping[str, object] | None = None,
+        sends: object = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
     ) -> T:
-        """One request with a JSON answer. Raises the error that the server named, or `Unavailable`."""
+        """One request with a JSON answer. Of the query, what is None or False is left out; `sends` is the body, as JSON. Raises the error that the server named, or `Unavailable`."""
+        given, body = in_query(query or {}), None
+        if sends is not None:
+            body = json.dumps(msgspec.to_builtins(sends)).encode()
+            headers = {"Content-Type": "application/json", **(headers or {})}
 
         async def once() -> T:
-            async with self.open(method, path, query=query, body=body, headers=headers) as response:
+            async with self.open(method, path, query=given, body=body, headers=headers) as response:
                 return decode(await response.read(), answer, f"{method} {path}")
 
         return await self.patiently(once, only_if_refused=not repeatable)
@@ -348,6 +353,12 @@ class Transport(ABC):
 def _asked_s(error: BaseException) -> float:
     """The pause that a dispatcher asks for; one that does not answer asks for none."""
     return error.retry_after_s if isinstance(error, Transient) and not isinstance(error, Unavailable) else 0.0
+
+
+def in_query(given: Mapping[str, object]) -> dict[str, str]:
+    """Parameters as a query has them; what is None or False is left out."""
+    wanted = {name: value for name, value in given.items() if value is not None and value is not False}
+    return {name: "true" if value is True else str(value) for name, value in wanted.items()}
 
 
 def decode(body: bytes, answer: type[T], what: str) -> T:
