@@ -1,7 +1,7 @@
 """What settings of providers have in common: a list of types of machines, each offered in one or two markets, every name once."""
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, field
@@ -50,6 +50,71 @@ class Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """What an hour of one machine costs, in USD; 0 where it is paid for already."""
     minimum_billing_s: Span = field(name="minimum_billing", default=60.0)
     """What is billed at least. Left out: `60s`."""
+
+
+class MachineType(NamedTuple):
+    """One row of a cloud's catalogue. Memory in GiB; `gpu_memory_gib` of one GPU. Prices in USD per hour."""
+
+    name: str
+    model: str
+    gpu_memory_gib: int
+    gpus: int
+    vcpus: int
+    memory_gib: float
+    on_demand_usd_h: float | None = None
+    spot_usd_h: float | None = None
+    quota: str = ""
+    """What counts such GPUs of a region, where the cloud has quotas by GPU model."""
+
+
+class Catalogue:
+    """Types of machines, and what they cost in one region."""
+
+    def __init__(self, rows: Iterable[MachineType], *, region: str, source: str, lacks: str) -> None:
+        """`source`: where its prices are from; `lacks`: which it does not have, in words."""
+        self.rows = {row.name: row for row in rows}
+        self.region = region
+        self.source = source
+        self._lacks = lacks
+
+    def row(self, instance_type: str, path: str, more: str = "") -> MachineType:
+        """The type of that name. Raises `Invalid`; `more`: what else would do."""
+        if instance_type not in self.rows:
+            raise Invalid(
+                f"the catalogue does not know {instance_type!r}",
+                field=f"{path}.instance_type",
+                remedy=f"take one of {', '.join(self.rows)}{more}",
+            )
+        return self.rows[instance_type]
+
+    def offer(
+        self, row: MachineType, market: Market, usd_h: float | None, path: str, *, region: str, **terms: Any
+    ) -> Offer:
+        """The offer of a type in one market, at that price or else the catalogue's; `terms`: its other fields. Raises `Invalid` where neither is known."""
+        spot, source = market is Market.SPOT, ""
+        if usd_h is None:
+            usd_h, source = (row.spot_usd_h if spot else row.on_demand_usd_h), self.source
+            if usd_h is None or region != self.region:
+                known = f"no {self._lacks}" if usd_h is None else f"prices of {self.region} only"
+                raise Invalid(
+                    f"is missing: the catalogue has {known}",
+                    field=f"{path}.{'spot_price_usd_h' if spot else 'price_usd_h'}",
+                    remedy="write the price in USD per hour",
+                )
+        return Offer(
+            name=f"{region}/{row.name}/{market}",
+            region=region,
+            instance_type=row.name,
+            market=market,
+            model=row.model,
+            gpu_memory_mib=row.gpu_memory_gib * 1024,
+            gpus=row.gpus,
+            cpus_milli=row.vcpus * 1000,
+            memory_mib=int(row.memory_gib * 1024),
+            price_usd_h=usd_h,
+            price_source=source,
+            **terms,
+        )
 
 
 T = TypeVar("T", bound=Given)

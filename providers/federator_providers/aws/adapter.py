@@ -29,11 +29,10 @@ from federator_providers.aws.prices import Prices
 from federator_providers.aws.quotas import counted
 from federator_providers.aws.settings import AwsConfiguration
 from federator_providers.boot import boot_script
+from federator_providers.ended import EndedMachines
 from federator_providers.stocks import as_left, take_one
 from federator_providers.zones import Refusal, Zones
 
-KEEP_ENDED_S = 2 * 3600.0
-"""How long we remember machines that have ended: EC2 itself forgets them after about an hour."""
 PAGE_SIZE = 500
 UNLISTED_S = 5.0
 
@@ -51,7 +50,7 @@ class AwsProvider:
         self._zones = Zones(clock, QUOTA)
         self._notices: dict[str, float] = {}
         """When machines are taken back, by id."""
-        self._ended: dict[str, Instance] = {}
+        self._ended = EndedMachines(clock)
 
     async def offers(self) -> Sequence[Offer]:
         """What the settings allow, at the prices of now, each with how many more there may be."""
@@ -61,8 +60,8 @@ class AwsProvider:
 
     async def launch(self, request: LaunchRequest) -> Instance:
         """Rent a machine of that name, in the first zone that has one, unless there is or was one."""
-        if request.name in self._ended:
-            return self._ended[request.name]
+        if ended := self._ended.get(request.name):
+            return ended
         offer = self._configuration.offers.get(request.offer.name)
         if offer is None:
             raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
@@ -82,12 +81,7 @@ class AwsProvider:
         first = oldest(machines)
         await self._end([m for m in machines if alive(m) and m is not first[tagged(m, NAME)]])
         found = [self._instance(machine) for machine in first.values()]
-        listed = set(first)
-        return found + [
-            each
-            for each in self._ended.values()
-            if each.tags["federation"] == federation and each.name not in listed
-        ]
+        return found + self._ended.beside(first, federation)
 
     async def terminate(self, name: str) -> None:
         """Have all machines of that name ended, and see that EC2 has begun to."""
@@ -193,13 +187,8 @@ class AwsProvider:
 
     def _instance(self, machine: Any) -> Instance:
         """What it is now. The first that is heard of its end stays."""
-        now = self._clock.now()
-        made = instance(machine, now, self._notices.get(machine["InstanceId"]))
+        made = instance(machine, self._clock.now(), self._notices.get(machine["InstanceId"]))
         if made.ended_at is None:
             return made
-        if made.name not in self._ended:
-            self._notices.pop(machine["InstanceId"], None)
-            kept = self._ended.values()
-            self._ended = {each.name: each for each in kept if now - (each.ended_at or now) < KEEP_ENDED_S}
-            self._ended[made.name] = made
-        return self._ended[made.name]
+        self._notices.pop(machine["InstanceId"], None)
+        return self._ended.remember(made)

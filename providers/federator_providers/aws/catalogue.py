@@ -9,48 +9,33 @@ Prices in USD per hour, restated from open collections, both Apache-2.0:
 GPU model, memory and count, vCPUs and memory are those of the public instance specifications.
 """
 
-from typing import NamedTuple
+from federator_providers.offers import Catalogue, MachineType
 
-REGION = "us-east-1"
-"""Where these prices hold."""
 AS_OF = "2026-07-20"
 SPOT_AS_OF = "2025-06-28"
 
 
-class InstanceType(NamedTuple):
-    """One row. Memory in GiB, as the lists have it; `gpu_memory_gib` of one GPU."""
-
-    name: str
-    model: str
-    gpu_memory_gib: int
-    gpus: int
-    vcpus: int
-    memory_gib: int
-    on_demand_usd_h: float
-    spot_usd_h: float
-
-
 _ROWS = (
-    InstanceType("g4dn.xlarge", "T4", 16, 1, 4, 16, 0.526, 0.18936),
-    InstanceType("g4dn.12xlarge", "T4", 16, 4, 48, 192, 3.912, 1.40832),
-    InstanceType("g4dn.metal", "T4", 16, 8, 96, 384, 7.824, 3.83376),
-    InstanceType("g5.xlarge", "A10G", 24, 1, 4, 16, 1.006, 0.41246),
-    InstanceType("g5.4xlarge", "A10G", 24, 1, 16, 64, 1.624, 0.6496),
-    InstanceType("g5.12xlarge", "A10G", 24, 4, 48, 192, 5.672, 2.38224),
-    InstanceType("g5.48xlarge", "A10G", 24, 8, 192, 768, 16.288, 4.72352),
-    InstanceType("g6.xlarge", "L4", 24, 1, 4, 16, 0.8048, 0.41045),
-    InstanceType("g6.12xlarge", "L4", 24, 4, 48, 192, 4.6016, 1.88666),
-    InstanceType("g6.48xlarge", "L4", 24, 8, 192, 768, 13.3504, 4.13862),
-    InstanceType("g6e.xlarge", "L40S", 48, 1, 4, 32, 1.861, 0.78162),
-    InstanceType("g6e.12xlarge", "L40S", 48, 4, 48, 384, 10.49264, 4.61676),
-    InstanceType("g6e.48xlarge", "L40S", 48, 8, 192, 1536, 30.13118, 9.64198),
-    InstanceType("p3.2xlarge", "V100", 16, 1, 8, 61, 3.06, 0.612),
-    InstanceType("p3.8xlarge", "V100", 16, 4, 32, 244, 12.24, 1.7136),
-    InstanceType("p3.16xlarge", "V100", 16, 8, 64, 488, 24.48, 4.1616),
-    InstanceType("p4d.24xlarge", "A100", 40, 8, 96, 1152, 21.95764, 7.24602),
-    InstanceType("p4de.24xlarge", "A100", 80, 8, 96, 1152, 27.44705, 9.60647),
-    InstanceType("p5.48xlarge", "H100", 80, 8, 192, 2048, 55.04, 26.4192),
-    InstanceType("p5en.48xlarge", "H200", 141, 8, 192, 2048, 63.296, 22.78656),
+    MachineType("g4dn.xlarge", "T4", 16, 1, 4, 16, 0.526, 0.18936),
+    MachineType("g4dn.12xlarge", "T4", 16, 4, 48, 192, 3.912, 1.40832),
+    MachineType("g4dn.metal", "T4", 16, 8, 96, 384, 7.824, 3.83376),
+    MachineType("g5.xlarge", "A10G", 24, 1, 4, 16, 1.006, 0.41246),
+    MachineType("g5.4xlarge", "A10G", 24, 1, 16, 64, 1.624, 0.6496),
+    MachineType("g5.12xlarge", "A10G", 24, 4, 48, 192, 5.672, 2.38224),
+    MachineType("g5.48xlarge", "A10G", 24, 8, 192, 768, 16.288, 4.72352),
+    MachineType("g6.xlarge", "L4", 24, 1, 4, 16, 0.8048, 0.41045),
+    MachineType("g6.12xlarge", "L4", 24, 4, 48, 192, 4.6016, 1.88666),
+    MachineType("g6.48xlarge", "L4", 24, 8, 192, 768, 13.3504, 4.13862),
+    MachineType("g6e.xlarge", "L40S", 48, 1, 4, 32, 1.861, 0.78162),
+    MachineType("g6e.12xlarge", "L40S", 48, 4, 48, 384, 10.49264, 4.61676),
+    MachineType("g6e.48xlarge", "L40S", 48, 8, 192, 1536, 30.13118, 9.64198),
+    MachineType("p3.2xlarge", "V100", 16, 1, 8, 61, 3.06, 0.612),
+    MachineType("p3.8xlarge", "V100", 16, 4, 32, 244, 12.24, 1.7136),
+    MachineType("p3.16xlarge", "V100", 16, 8, 64, 488, 24.48, 4.1616),
+    MachineType("p4d.24xlarge", "A100", 40, 8, 96, 1152, 21.95764, 7.24602),
+    MachineType("p4de.24xlarge", "A100", 80, 8, 96, 1152, 27.44705, 9.60647),
+    MachineType("p5.48xlarge", "H100", 80, 8, 192, 2048, 55.04, 26.4192),
+    MachineType("p5en.48xlarge", "H200", 141, 8, 192, 2048, 63.296, 22.78656),
 )
 
-CATALOGUE = {row.name: row for row in _ROWS}
+CATALOGUE = Catalogue(_ROWS, region="us-east-1", source=f"catalogue of {AS_OF}", lacks="price")

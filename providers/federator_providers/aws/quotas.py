@@ -23,7 +23,7 @@ def counted(quotas: Iterable[QuotaSettings], machines: Iterable[Any]) -> Counter
 
 
 def _vcpus(machine: Any) -> int:
-    row = CATALOGUE.get(machine["InstanceType"])
+    row = CATALOGUE.rows.get(machine["InstanceType"])
     if row is not None:
         return row.vcpus
     cpus = machine.get("CpuOptions", {})

@@ -11,11 +11,10 @@ from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Offer, Stock
 from federator.wire.decoding import decode
 from federator.wire.fields import Text, duration
-from federator_providers.aws.catalogue import AS_OF, CATALOGUE, REGION, SPOT_AS_OF, InstanceType
+from federator_providers.aws.catalogue import CATALOGUE, SPOT_AS_OF
 from federator_providers.boot import BOOT
-from federator_providers.offers import Many, Markets, Span, Usd, offers_by_name
+from federator_providers.offers import MachineType, Many, Markets, Span, Usd, offers_by_name
 
-CATALOGUED = f"catalogue of {AS_OF}"
 Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
@@ -105,7 +104,7 @@ class AwsConfiguration(msgspec.Struct, frozen=True):
         return [
             offer.name
             for offer in self.offers.values()
-            if offer.market is Market.ON_DEMAND and offer.price_source == CATALOGUED
+            if offer.market is Market.ON_DEMAND and offer.price_source == CATALOGUE.source
         ]
 
 
@@ -114,10 +113,12 @@ def read_settings(provider: str, settings: object) -> AwsConfiguration:
     path = f"$.providers.{provider}.settings"
     given = decode(settings, AwsSettings, path)
     _check(given, path)
-    offers = offers_by_name(
-        given.offers, lambda each, at: _offers(provider, given, each, at), f"{path}.offers"
-    )
-    return AwsConfiguration(given, offers)
+
+    def make(entry: AwsOfferSettings, at: str) -> list[Offer]:
+        row = CATALOGUE.row(entry.instance_type, at)
+        return [_offer(provider, given, entry, row, Market(market), at) for market in entry.market]
+
+    return AwsConfiguration(given, offers_by_name(given.offers, make, f"{path}.offers"))
 
 
 def quota_of(quotas: Iterable[QuotaSettings], instance_type: str, market: str) -> QuotaSettings | None:
@@ -140,60 +141,21 @@ def _check(given: AwsSettings, path: str) -> None:
         raise Invalid(f"{twice[0]} is listed twice", field=f"{path}.quotas", remedy=remedy)
 
 
-def _offers(provider: str, settings: AwsSettings, given: AwsOfferSettings, path: str) -> list[Offer]:
-    """One offer for each market in which the type may be rented."""
-    row = CATALOGUE.get(given.instance_type)
-    if row is None:
-        raise Invalid(
-            f"the catalogue does not know {given.instance_type!r}",
-            field=f"{path}.instance_type",
-            remedy=f"take one of {', '.join(CATALOGUE)}",
-        )
-    written = {
-        Market.ON_DEMAND: ("price_usd_h", given.price_usd_h),
-        Market.SPOT: ("spot_price_usd_h", given.spot_price_usd_h),
-    }
-    made = []
-    for market in map(Market, given.market):
-        key, price_usd_h = written[market]
-        if price_usd_h is None and settings.region != REGION:
-            raise Invalid(
-                f"is missing: the catalogue of {AS_OF} has prices of {REGION} only, not of {settings.region}",
-                field=f"{path}.{key}",
-                remedy="write the price in USD per hour",
-            )
-        offer = _offer(provider, settings, given, row, market)
-        if price_usd_h is not None:
-            offer = replace(offer, price_usd_h=price_usd_h, price_source="")
-        made.append(offer)
-    return made
-
-
 def _offer(
-    provider: str,
-    settings: AwsSettings,
-    given: AwsOfferSettings,
-    row: InstanceType,
-    market: Market,
+    provider: str, settings: AwsSettings, given: AwsOfferSettings, row: MachineType, market: Market, path: str
 ) -> Offer:
-    """At the catalogue's price."""
     spot = market is Market.SPOT
     quota = quota_of(settings.quotas, row.name, market)
-    return Offer(
-        name=f"{settings.region}/{row.name}/{market}",
-        provider=provider,
+    offer = CATALOGUE.offer(
+        row,
+        market,
+        given.spot_price_usd_h if spot else given.price_usd_h,
+        path,
         region=settings.region,
-        instance_type=row.name,
-        market=market,
-        model=row.model,
-        gpu_memory_mib=row.gpu_memory_gib * 1024,
-        gpus=row.gpus,
-        cpus_milli=row.vcpus * 1000,
-        memory_mib=row.memory_gib * 1024,
-        price_usd_h=row.spot_usd_h if spot else row.on_demand_usd_h,
-        price_source=f"estimate of {SPOT_AS_OF}" if spot else CATALOGUED,
+        provider=provider,
         delay_s=given.boot_delay_s,
         available=given.max_instances,
         stock=Stock(quota.name, quota.vcpus, each=row.vcpus, unit="vCPUs") if quota else msgspec.UNSET,
         egress_usd_per_gib=settings.egress_usd_per_gib,
     )
+    return replace(offer, price_source=f"estimate of {SPOT_AS_OF}") if spot and offer.price_source else offer

@@ -23,12 +23,11 @@ from federator_providers.azure.machines import (
     to_create,
 )
 from federator_providers.azure.settings import AzureConfiguration
+from federator_providers.ended import EndedMachines
 from federator_providers.rest import FAULT_S
 from federator_providers.stocks import as_left, take_one
 from federator_providers.zones import Refusal, Zones
 
-KEEP_ENDED_S = 2 * 3600.0
-"""How long we remember machines that have ended."""
 LOOKS, LOOK_EVERY_S = 5, 2.0
 """How often a launch is looked at until Azure has found room for it or has not; it goes on without us after that, and a listing shows what became of it."""
 
@@ -47,7 +46,7 @@ class AzureProvider:
         """Machines that were there when last heard of, by name."""
         self._ending: set[str] = set()
         """Those that we have asked to delete."""
-        self._ended: dict[str, Instance] = {}
+        self._ended = EndedMachines(clock)
 
     async def offers(self) -> Sequence[Offer]:
         """What the settings allow, each with how many more there may be."""
@@ -60,8 +59,8 @@ class AzureProvider:
         if offer is None:
             raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
         machines, left = await self._left()
-        if request.name in self._ended:
-            return self._ended[request.name]
+        if ended := self._ended.get(request.name):
+            return ended
         known = machines.get(request.name)
         if known is not None and never_ran(known):
             await self._away(request.name)
@@ -81,10 +80,7 @@ class AzureProvider:
                 self._zones.note_sold_out(offer_of(machine), *(machine.get("zones") or [""])[:1])
                 await self._end(name)
         found = [instance(machine, self._clock.now()) for machine in machines.values()]
-        ended = self._ended.values()
-        return found + [
-            each for each in ended if each.tags["federation"] == federation and each.name not in machines
-        ]
+        return found + self._ended.beside(machines, federation)
 
     async def terminate(self, name: str) -> None:
         """Have the machine of that name deleted."""
@@ -166,9 +162,7 @@ class AzureProvider:
         now, name = self._clock.now(), machine["name"]
         taken_back = is_spot(machine) and name not in self._ending
         self._ending.discard(name)
-        kept = self._ended.values()
-        self._ended = {each.name: each for each in kept if now - (each.ended_at or now) < KEEP_ENDED_S}
-        self._ended[name] = instance(machine, now, now, taken_back=taken_back)
+        self._ended.remember(instance(machine, now, now, taken_back=taken_back))
 
     def _instance(self, machine: Any, federation: str) -> Instance:
         """What it is now, if it is that federation's. Raises `Invalid` for somebody else's."""

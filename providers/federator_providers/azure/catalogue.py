@@ -5,42 +5,25 @@ retail price list. A price in the settings replaces them. Spot prices differ by 
 of a GPU are left out. GPU model, memory and count, vCPUs and memory are those of the public specifications.
 """
 
-from typing import NamedTuple
-
-REGION = "eastus"
-"""Where these prices hold."""
-SOURCE = "skypilot-catalog v6"
-
-
-class Size(NamedTuple):
-    """One size of machine. Memory in GiB; `gpu_memory_gib` of one GPU."""
-
-    name: str
-    model: str
-    gpu_memory_gib: int
-    gpus: int
-    vcpus: int
-    memory_gib: int
-    on_demand_usd_h: float
-
+from federator_providers.offers import Catalogue, MachineType
 
 _ROWS = (
-    Size("Standard_NC4as_T4_v3", "T4", 16, 1, 4, 28, 0.526),
-    Size("Standard_NC8as_T4_v3", "T4", 16, 1, 8, 56, 0.752),
-    Size("Standard_NC16as_T4_v3", "T4", 16, 1, 16, 110, 1.204),
-    Size("Standard_NC64as_T4_v3", "T4", 16, 4, 64, 440, 4.352),
-    Size("Standard_NV36ads_A10_v5", "A10", 24, 1, 36, 440, 3.2),
-    Size("Standard_NV72ads_A10_v5", "A10", 24, 2, 72, 880, 6.52),
-    Size("Standard_NC6s_v3", "V100", 16, 1, 6, 112, 3.06),
-    Size("Standard_NC12s_v3", "V100", 16, 2, 12, 224, 6.12),
-    Size("Standard_NC24s_v3", "V100", 16, 4, 24, 448, 12.24),
-    Size("Standard_NC24ads_A100_v4", "A100", 80, 1, 24, 220, 3.673),
-    Size("Standard_NC48ads_A100_v4", "A100", 80, 2, 48, 440, 7.346),
-    Size("Standard_NC96ads_A100_v4", "A100", 80, 4, 96, 880, 14.692),
-    Size("Standard_ND96asr_v4", "A100", 40, 8, 96, 900, 27.197),
-    Size("Standard_ND96amsr_A100_v4", "A100", 80, 8, 96, 1800, 32.77),
-    Size("Standard_NC40ads_H100_v5", "H100", 94, 1, 40, 320, 6.98),
-    Size("Standard_NC80adis_H100_v5", "H100", 94, 2, 80, 640, 13.96),
-    Size("Standard_ND96isr_H100_v5", "H100", 80, 8, 96, 1900, 98.32),
+    MachineType("Standard_NC4as_T4_v3", "T4", 16, 1, 4, 28, 0.526),
+    MachineType("Standard_NC8as_T4_v3", "T4", 16, 1, 8, 56, 0.752),
+    MachineType("Standard_NC16as_T4_v3", "T4", 16, 1, 16, 110, 1.204),
+    MachineType("Standard_NC64as_T4_v3", "T4", 16, 4, 64, 440, 4.352),
+    MachineType("Standard_NV36ads_A10_v5", "A10", 24, 1, 36, 440, 3.2),
+    MachineType("Standard_NV72ads_A10_v5", "A10", 24, 2, 72, 880, 6.52),
+    MachineType("Standard_NC6s_v3", "V100", 16, 1, 6, 112, 3.06),
+    MachineType("Standard_NC12s_v3", "V100", 16, 2, 12, 224, 6.12),
+    MachineType("Standard_NC24s_v3", "V100", 16, 4, 24, 448, 12.24),
+    MachineType("Standard_NC24ads_A100_v4", "A100", 80, 1, 24, 220, 3.673),
+    MachineType("Standard_NC48ads_A100_v4", "A100", 80, 2, 48, 440, 7.346),
+    MachineType("Standard_NC96ads_A100_v4", "A100", 80, 4, 96, 880, 14.692),
+    MachineType("Standard_ND96asr_v4", "A100", 40, 8, 96, 900, 27.197),
+    MachineType("Standard_ND96amsr_A100_v4", "A100", 80, 8, 96, 1800, 32.77),
+    MachineType("Standard_NC40ads_H100_v5", "H100", 94, 1, 40, 320, 6.98),
+    MachineType("Standard_NC80adis_H100_v5", "H100", 94, 2, 80, 640, 13.96),
+    MachineType("Standard_ND96isr_H100_v5", "H100", 80, 8, 96, 1900, 98.32),
 )
-CATALOGUE = {row.name: row for row in _ROWS}
+CATALOGUE = Catalogue(_ROWS, region="eastus", source="skypilot-catalog v6", lacks="spot prices")

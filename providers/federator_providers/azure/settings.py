@@ -11,9 +11,9 @@ from federator.model.capacity import Market, Offer
 from federator.wire import fields
 from federator.wire.decoding import decode
 from federator.wire.fields import Text
-from federator_providers.azure.catalogue import CATALOGUE, REGION, SOURCE, Size
+from federator_providers.azure.catalogue import CATALOGUE
 from federator_providers.boot import BOOT
-from federator_providers.offers import Many, Markets, Span, Usd, offers_by_name
+from federator_providers.offers import MachineType, Many, Markets, Span, Usd, offers_by_name
 
 LARGEST_DISK_MIB = 32 * 2**20
 _SUBSCRIPTION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -85,13 +85,7 @@ def read_settings(provider: str, settings: object) -> AzureConfiguration:
     _check(given, path)
 
     def make(entry: AzureOfferSettings, at: str) -> list[Offer]:
-        row = CATALOGUE.get(entry.instance_type)
-        if row is None:
-            raise Invalid(
-                f"the catalogue does not know {entry.instance_type!r}",
-                field=f"{at}.instance_type",
-                remedy=f"take one of {', '.join(CATALOGUE)}",
-            )
+        row = CATALOGUE.row(entry.instance_type, at)
         return [_offer(provider, given, entry, row, Market(market), at) for market in entry.market]
 
     return AzureConfiguration(given, offers_by_name(given.offers, make, f"{path}.offers"))
@@ -117,32 +111,20 @@ def _check(given: AzureSettings, path: str) -> None:
 
 
 def _offer(
-    provider: str, settings: AzureSettings, given: AzureOfferSettings, row: Size, market: Market, path: str
+    provider: str,
+    settings: AzureSettings,
+    given: AzureOfferSettings,
+    row: MachineType,
+    market: Market,
+    path: str,
 ) -> Offer:
-    spot = market is Market.SPOT
-    price_usd_h, source = (given.spot_price_usd_h if spot else given.price_usd_h), ""
-    if price_usd_h is None and not spot and settings.region == REGION:
-        price_usd_h, source = row.on_demand_usd_h, SOURCE
-    if price_usd_h is None:
-        known = "no spot prices" if spot else f"prices of {REGION} only"
-        raise Invalid(
-            f"is missing: the catalogue has {known}",
-            field=f"{path}.{'spot_price_usd_h' if spot else 'price_usd_h'}",
-            remedy="write the price in USD per hour",
-        )
-    return Offer(
-        name=f"{settings.region}/{row.name}/{market}",
-        provider=provider,
+    return CATALOGUE.offer(
+        row,
+        market,
+        given.spot_price_usd_h if market is Market.SPOT else given.price_usd_h,
+        path,
         region=settings.region,
-        instance_type=row.name,
-        market=market,
-        model=row.model,
-        gpu_memory_mib=row.gpu_memory_gib * 1024,
-        gpus=row.gpus,
-        cpus_milli=row.vcpus * 1000,
-        memory_mib=row.memory_gib * 1024,
-        price_usd_h=price_usd_h,
-        price_source=source,
+        provider=provider,
         delay_s=given.boot_delay_s,
         available=given.max_instances,
         egress_usd_per_gib=settings.egress_usd_per_gib,

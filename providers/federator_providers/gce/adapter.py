@@ -15,6 +15,7 @@ from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NotFound, Unavailable
 from federator.kernel.quantities import parse_instant
 from federator.model.capacity import Instance, LaunchRequest, Offer
+from federator_providers.ended import EndedMachines
 from federator_providers.gce.calls import EXISTS, QUOTA, Api
 from federator_providers.gce.machines import (
     LABEL,
@@ -34,8 +35,6 @@ from federator_providers.rest import FAULT_S
 from federator_providers.stocks import take_one
 from federator_providers.zones import Refusal, Zones
 
-KEEP_ENDED_S = 2 * 3600.0
-"""How long we remember machines that have ended."""
 PAGE_SIZE = "500"
 FIELDS = "name,id,zone,status,description,labels,creationTimestamp,lastStopTimestamp,scheduling"
 """What is asked for: not the metadata, where the join token is."""
@@ -58,7 +57,7 @@ class GceProvider:
         """The operations that delete machines, by zone and name."""
         self._notices: dict[str, float] = {}
         """When machines are taken back, by name."""
-        self._ended: dict[str, Instance] = {}
+        self._ended = EndedMachines(clock)
 
     async def offers(self) -> Sequence[Offer]:
         """What the settings allow, each with how many more there may be."""
@@ -71,8 +70,8 @@ class GceProvider:
         if offer is None:
             raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
         machines, left = await self._left()
-        if request.name in self._ended:
-            return self._ended[request.name]
+        if ended := self._ended.get(request.name):
+            return ended
         known = oldest(machines).get(request.name)
         if known is not None:
             self._zones.unsure.pop(request.name, None)
@@ -89,11 +88,7 @@ class GceProvider:
             if machine is not first[machine["name"]] or not alive(machine):
                 await self._end(machine)
         found = [self._instance(machine) for machine in first.values()]
-        return found + [
-            each
-            for each in self._ended.values()
-            if each.tags["federation"] == federation and each.name not in first
-        ]
+        return found + self._ended.beside(first, federation)
 
     async def terminate(self, name: str) -> None:
         """Have all machines of that name deleted."""
@@ -143,7 +138,9 @@ class GceProvider:
             "creationTimestamp": operation["insertTime"],
         }
         await self._bury(gone | {"status": "DELETED"})
-        return self._ended[request.name]
+        ended = self._ended.get(request.name)
+        assert ended is not None
+        return ended
 
     async def _machines(self) -> list[Any]:
         """Those that we have rented in the region, in whatever zone, whatever federation; those that have gone since are noted."""
@@ -190,7 +187,7 @@ class GceProvider:
         zone, name, now = zone_of(machine), machine["name"], self._clock.now()
         self._ending.pop((zone, name), None)
         notice = self._notices.pop(name, None)
-        if name in self._ended or any(other == name for at, other in self._seen if at != zone):
+        if self._ended.get(name) or any(other == name for at, other in self._seen if at != zone):
             return
         target = str(machine["id"])
         listed = await self._api.pages(f"zones/{zone}/operations", filter=f"targetId={target}")
@@ -204,12 +201,7 @@ class GceProvider:
         if any(each["operationType"] == PREEMPTED for each in operations):
             notice = notice or ended_at
         never_ran = any(each["operationType"] == "insert" and "error" in each for each in operations)
-        self._remember(instance(machine, now, notice, ended_at, billed=not never_ran))
-
-    def _remember(self, ended: Instance) -> None:
-        now, kept = self._clock.now(), self._ended.values()
-        self._ended = {each.name: each for each in kept if now - (each.ended_at or now) < KEEP_ENDED_S}
-        self._ended[ended.name] = ended
+        self._ended.remember(instance(machine, now, notice, ended_at, billed=not never_ran))
 
     def _instance(self, machine: Any) -> Instance:
         """What it is now. A spot machine that stops and was not told to is taken back. The first that is heard of its end stays."""
@@ -218,11 +210,7 @@ class GceProvider:
         if stopping and machine.get("scheduling", {}).get("provisioningModel") == "SPOT":
             self._notices.setdefault(name, now + NOTICE_S)
         made = instance(machine, now, self._notices.get(name))
-        if made.ended_at is None:
-            return made
-        if name not in self._ended:
-            self._remember(made)
-        return self._ended[name]
+        return made if made.ended_at is None else self._ended.remember(made)
 
 
 def _federation(machine: Any) -> str:

@@ -8,26 +8,11 @@ specifications. Prices of GPUs that are attached to machines of type n1 are not 
 import re
 from typing import NamedTuple
 
-REGION = "us-central1"
-"""Where these prices hold."""
-AS_OF = "2026-07-30"
+from federator_providers.offers import Catalogue, MachineType
+
 N1_VCPUS = (2, 4, 8, 16, 32, 64, 96)
 _N1 = re.compile(r"n1-(standard|highmem)-(\d+)")
 _N1_MIB_PER_VCPU = {"standard": 3840, "highmem": 6656}
-
-
-class MachineType(NamedTuple):
-    """One row, its GPUs included. Memory in GiB; `gpu_memory_gib` of one GPU. `quota`: the metric that counts such GPUs of a region."""
-
-    name: str
-    model: str
-    gpu_memory_gib: int
-    gpus: int
-    vcpus: int
-    memory_gib: float
-    quota: str
-    on_demand_usd_h: float | None = None
-    spot_usd_h: float | None = None
 
 
 class Accelerator(NamedTuple):
@@ -40,27 +25,27 @@ class Accelerator(NamedTuple):
 
 
 _ROWS = (
-    MachineType("g2-standard-4", "L4", 24, 1, 4, 16, "NVIDIA_L4_GPUS", 0.70683, 0.39734),
-    MachineType("g2-standard-8", "L4", 24, 1, 8, 32, "NVIDIA_L4_GPUS", 0.85362, 0.47987),
-    MachineType("g2-standard-12", "L4", 24, 1, 12, 48, "NVIDIA_L4_GPUS", 1.00042, 0.56241),
-    MachineType("g2-standard-16", "L4", 24, 1, 16, 64, "NVIDIA_L4_GPUS", 1.14721, 0.64494),
-    MachineType("g2-standard-24", "L4", 24, 2, 24, 96, "NVIDIA_L4_GPUS", 2.00083, 1.12482),
-    MachineType("g2-standard-32", "L4", 24, 1, 32, 128, "NVIDIA_L4_GPUS", 1.73438, 0.97509),
-    MachineType("g2-standard-48", "L4", 24, 4, 48, 192, "NVIDIA_L4_GPUS", 4.00167, 2.24963),
-    MachineType("g2-standard-96", "L4", 24, 8, 96, 384, "NVIDIA_L4_GPUS", 8.00333, 4.49926),
-    MachineType("a2-highgpu-1g", "A100", 40, 1, 12, 85, "NVIDIA_A100_GPUS", 3.67339, 1.92802),
-    MachineType("a2-highgpu-2g", "A100", 40, 2, 24, 170, "NVIDIA_A100_GPUS", 7.34677, 3.85604),
-    MachineType("a2-highgpu-4g", "A100", 40, 4, 48, 340, "NVIDIA_A100_GPUS", 14.69354, 7.71208),
-    MachineType("a2-highgpu-8g", "A100", 40, 8, 96, 680, "NVIDIA_A100_GPUS", 29.38708, 15.42416),
-    MachineType("a2-megagpu-16g", "A100", 40, 16, 96, 1360, "NVIDIA_A100_GPUS", 55.7395, 29.25568),
-    MachineType("a2-ultragpu-1g", "A100", 80, 1, 12, 170, "NVIDIA_A100_80GB_GPUS", 5.0688, 2.75955),
-    MachineType("a2-ultragpu-2g", "A100", 80, 2, 24, 340, "NVIDIA_A100_80GB_GPUS", 10.1376, 5.51909),
-    MachineType("a2-ultragpu-4g", "A100", 80, 4, 48, 680, "NVIDIA_A100_80GB_GPUS", 20.27519, 11.03819),
-    MachineType("a2-ultragpu-8g", "A100", 80, 8, 96, 1360, "NVIDIA_A100_80GB_GPUS", 40.55038, 22.07637),
-    MachineType("a3-highgpu-1g", "H100", 80, 1, 26, 234, "NVIDIA_H100_GPUS", 11.06125, 6.32619),
-    MachineType("a3-highgpu-2g", "H100", 80, 2, 52, 468, "NVIDIA_H100_GPUS", 22.1225, 12.65239),
-    MachineType("a3-highgpu-4g", "H100", 80, 4, 104, 936, "NVIDIA_H100_GPUS", 44.245, 25.30477),
-    MachineType("a3-highgpu-8g", "H100", 80, 8, 208, 1872, "NVIDIA_H100_GPUS", 88.49, 50.60954),
+    MachineType("g2-standard-4", "L4", 24, 1, 4, 16, 0.70683, 0.39734, "NVIDIA_L4_GPUS"),
+    MachineType("g2-standard-8", "L4", 24, 1, 8, 32, 0.85362, 0.47987, "NVIDIA_L4_GPUS"),
+    MachineType("g2-standard-12", "L4", 24, 1, 12, 48, 1.00042, 0.56241, "NVIDIA_L4_GPUS"),
+    MachineType("g2-standard-16", "L4", 24, 1, 16, 64, 1.14721, 0.64494, "NVIDIA_L4_GPUS"),
+    MachineType("g2-standard-24", "L4", 24, 2, 24, 96, 2.00083, 1.12482, "NVIDIA_L4_GPUS"),
+    MachineType("g2-standard-32", "L4", 24, 1, 32, 128, 1.73438, 0.97509, "NVIDIA_L4_GPUS"),
+    MachineType("g2-standard-48", "L4", 24, 4, 48, 192, 4.00167, 2.24963, "NVIDIA_L4_GPUS"),
+    MachineType("g2-standard-96", "L4", 24, 8, 96, 384, 8.00333, 4.49926, "NVIDIA_L4_GPUS"),
+    MachineType("a2-highgpu-1g", "A100", 40, 1, 12, 85, 3.67339, 1.92802, "NVIDIA_A100_GPUS"),
+    MachineType("a2-highgpu-2g", "A100", 40, 2, 24, 170, 7.34677, 3.85604, "NVIDIA_A100_GPUS"),
+    MachineType("a2-highgpu-4g", "A100", 40, 4, 48, 340, 14.69354, 7.71208, "NVIDIA_A100_GPUS"),
+    MachineType("a2-highgpu-8g", "A100", 40, 8, 96, 680, 29.38708, 15.42416, "NVIDIA_A100_GPUS"),
+    MachineType("a2-megagpu-16g", "A100", 40, 16, 96, 1360, 55.7395, 29.25568, "NVIDIA_A100_GPUS"),
+    MachineType("a2-ultragpu-1g", "A100", 80, 1, 12, 170, 5.0688, 2.75955, "NVIDIA_A100_80GB_GPUS"),
+    MachineType("a2-ultragpu-2g", "A100", 80, 2, 24, 340, 10.1376, 5.51909, "NVIDIA_A100_80GB_GPUS"),
+    MachineType("a2-ultragpu-4g", "A100", 80, 4, 48, 680, 20.27519, 11.03819, "NVIDIA_A100_80GB_GPUS"),
+    MachineType("a2-ultragpu-8g", "A100", 80, 8, 96, 1360, 40.55038, 22.07637, "NVIDIA_A100_80GB_GPUS"),
+    MachineType("a3-highgpu-1g", "H100", 80, 1, 26, 234, 11.06125, 6.32619, "NVIDIA_H100_GPUS"),
+    MachineType("a3-highgpu-2g", "H100", 80, 2, 52, 468, 22.1225, 12.65239, "NVIDIA_H100_GPUS"),
+    MachineType("a3-highgpu-4g", "H100", 80, 4, 104, 936, 44.245, 25.30477, "NVIDIA_H100_GPUS"),
+    MachineType("a3-highgpu-8g", "H100", 80, 8, 208, 1872, 88.49, 50.60954, "NVIDIA_H100_GPUS"),
 )
 _ACCELERATORS = (
     Accelerator("nvidia-tesla-t4", "T4", 16, "NVIDIA_T4_GPUS"),
@@ -68,7 +53,7 @@ _ACCELERATORS = (
     Accelerator("nvidia-tesla-p100", "P100", 16, "NVIDIA_P100_GPUS"),
     Accelerator("nvidia-tesla-p4", "P4", 8, "NVIDIA_P4_GPUS"),
 )
-CATALOGUE = {row.name: row for row in _ROWS}
+CATALOGUE = Catalogue(_ROWS, region="us-central1", source="catalogue of 2026-07-30", lacks="prices of n1")
 ACCELERATORS = {each.name: each for each in _ACCELERATORS}
 
 
@@ -85,5 +70,5 @@ def with_attached(machine_type: str, accelerator: Accelerator, gpus: int) -> Mac
         gpus,
         vcpus,
         vcpus * _N1_MIB_PER_VCPU[match[1]] / 1024,
-        accelerator.quota,
+        quota=accelerator.quota,
     )

@@ -12,15 +12,8 @@ from federator.wire import fields
 from federator.wire.decoding import decode
 from federator.wire.fields import Text
 from federator_providers.boot import BOOT
-from federator_providers.gce.catalogue import (
-    ACCELERATORS,
-    AS_OF,
-    CATALOGUE,
-    REGION,
-    MachineType,
-    with_attached,
-)
-from federator_providers.offers import Many, Markets, Span, Usd, offers_by_name
+from federator_providers.gce.catalogue import ACCELERATORS, CATALOGUE, with_attached
+from federator_providers.offers import MachineType, Many, Markets, Span, Usd, offers_by_name
 
 MAX_ZONES = 20
 SMALLEST_DISK_MIB, LARGEST_DISK_MIB = 10 * 1024, 64 * 2**20
@@ -140,16 +133,10 @@ def _check(given: GceSettings, path: str) -> None:
 def _row(given: GceOfferSettings, path: str) -> MachineType:
     """What is known of such a machine."""
     if not given.accelerator:
-        if given.instance_type in CATALOGUE:
-            return CATALOGUE[given.instance_type]
         if given.instance_type.startswith("n1-"):
             remedy = f"write one of {', '.join(ACCELERATORS)}"
             raise Invalid("is missing: n1 has no GPU of its own", field=f"{path}.accelerator", remedy=remedy)
-        raise Invalid(
-            f"the catalogue does not know {given.instance_type!r}",
-            field=f"{path}.instance_type",
-            remedy=f"take one of {', '.join(CATALOGUE)}, or n1 with an accelerator",
-        )
+        return CATALOGUE.row(given.instance_type, path, ", or n1 with an accelerator")
     accelerator = ACCELERATORS.get(given.accelerator)
     if accelerator is None:
         remedy = f"take one of {', '.join(ACCELERATORS)}"
@@ -169,30 +156,13 @@ def _row(given: GceOfferSettings, path: str) -> MachineType:
 def _offer(
     provider: str, settings: GceSettings, given: GceOfferSettings, row: MachineType, market: Market, path: str
 ) -> Offer:
-    spot = market is Market.SPOT
-    price_usd_h, source = (given.spot_price_usd_h if spot else given.price_usd_h), ""
-    if price_usd_h is None:
-        price_usd_h, source = (row.spot_usd_h if spot else row.on_demand_usd_h), f"catalogue of {AS_OF}"
-        if price_usd_h is None or settings.region != REGION:
-            known = "no prices of n1" if price_usd_h is None else f"prices of {REGION} only"
-            raise Invalid(
-                f"is missing: the catalogue of {AS_OF} has {known}",
-                field=f"{path}.{'spot_price_usd_h' if spot else 'price_usd_h'}",
-                remedy="write the price in USD per hour",
-            )
-    return Offer(
-        name=f"{settings.region}/{row.name}/{market}",
-        provider=provider,
+    return CATALOGUE.offer(
+        row,
+        market,
+        given.spot_price_usd_h if market is Market.SPOT else given.price_usd_h,
+        path,
         region=settings.region,
-        instance_type=row.name,
-        market=market,
-        model=row.model,
-        gpu_memory_mib=row.gpu_memory_gib * 1024,
-        gpus=row.gpus,
-        cpus_milli=row.vcpus * 1000,
-        memory_mib=int(row.memory_gib * 1024),
-        price_usd_h=price_usd_h,
-        price_source=source,
+        provider=provider,
         delay_s=given.boot_delay_s,
         available=given.max_instances,
         egress_usd_per_gib=settings.egress_usd_per_gib,

@@ -18,6 +18,7 @@ from federator.kernel.quantities import format_duration
 from federator.kube.api import Api, decoded
 from federator.kube.objects import Pod, Struct, instant_at
 from federator.model.capacity import Instance, LaunchRequest, Offer
+from federator_providers.ended import KEEP_ENDED_S, EndedMachines
 from federator_providers.kubernetes.pods import (
     RENTED,
     Record,
@@ -32,8 +33,6 @@ from federator_providers.kubernetes.settings import KubernetesConfiguration
 from federator_providers.rest import ANSWERS_WITHIN_S, FAULT_S
 from federator_providers.stocks import SOLD_OUT_S, as_left, take_one
 
-KEEP_ENDED_S = 2 * 3600.0
-"""How long machines that have ended are remembered."""
 GRACE_S = 1
 """What a pod has that is given back: its work is over."""
 PAGE_SIZE, MOST_PAGES = 500, 100
@@ -79,7 +78,7 @@ class KubernetesProvider:
         """Pods that were there when last heard of, by name."""
         self._ending: set[str] = set()
         """Those that we have asked to end."""
-        self._ended: dict[str, Instance] = {}
+        self._ended = EndedMachines(clock)
 
     async def offers(self) -> Sequence[Offer]:
         """What the settings allow, each with how many more there may be."""
@@ -91,8 +90,8 @@ class KubernetesProvider:
         if request.offer.name not in self._offers:
             raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
         pods, left = await self._left()
-        if request.name in self._ended:
-            return self._ended[request.name]
+        if ended := self._ended.get(request.name):
+            return ended
         pod = pods.get(request.name)
         if pod is None:
             take_one(left[request.offer.name])
@@ -118,11 +117,7 @@ class KubernetesProvider:
                 found.append(self._instance(pod, record))
                 if pod.over and now - (found[-1].ended_at or now) > KEEP_ENDED_S:
                     await self._delete(pod)
-        listed = {each.name for each in found}
-        ended = self._ended.values()
-        return found + [
-            each for each in ended if each.tags["federation"] == federation and each.name not in listed
-        ]
+        return found + self._ended.beside({each.name for each in found}, federation)
 
     async def terminate(self, name: str) -> None:
         """Have the pod of that name deleted."""
@@ -197,8 +192,8 @@ class KubernetesProvider:
     def _bury(self, pod: Pod) -> None:
         """Note that a pod is gone."""
         name, record, now = pod.metadata.name, record_of(pod), self._clock.now()
-        if name not in self._ended and record is not None:
-            self._remember(instance(pod, record, now, now, asked=name in self._ending))
+        if record is not None:
+            self._ended.remember(instance(pod, record, now, now, asked=name in self._ending))
         self._ending.discard(name)
 
     async def _left(self) -> tuple[dict[str, Pod], dict[str, Offer]]:
@@ -223,7 +218,7 @@ class KubernetesProvider:
             return  # one has come meanwhile: it ends as others do
         self._seen.pop(name, None)
         self._ending.discard(name)
-        self._remember(instance(pod, record, now, now, asked=True, no_capacity=why))
+        self._ended.remember(instance(pod, record, now, now, asked=True, no_capacity=why))
 
     async def _why_no_node(self, pod: Pod) -> str:
         """What the autoscaler says of it, else the scheduler."""
@@ -257,15 +252,5 @@ class KubernetesProvider:
 
     def _instance(self, pod: Pod, record: Record) -> Instance:
         """What it is now. The first that is heard of its end stays."""
-        name = pod.metadata.name
-        made = instance(pod, record, self._clock.now(), asked=name in self._ending)
-        if made.ended_at is not None:
-            if name not in self._ended:
-                self._remember(made)
-            return self._ended[name]
-        return made
-
-    def _remember(self, ended: Instance) -> None:
-        now, kept = self._clock.now(), self._ended.values()
-        self._ended = {each.name: each for each in kept if now - (each.ended_at or now) < KEEP_ENDED_S}
-        self._ended[ended.name] = ended
+        made = instance(pod, record, self._clock.now(), asked=pod.metadata.name in self._ending)
+        return made if made.ended_at is None else self._ended.remember(made)
