@@ -4,23 +4,29 @@ Of an owner there is one series of a name. Its row says when the next run is due
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from federator.control.administration.authority import OVERSEERS
-from federator.control.administration.visibility import Sight, Visibility
+from federator.control.administration.visibility import Visibility
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records
 from federator.control.record.shares import Limit, Shares
 from federator.control.submission.acceptance import Acceptance, Entry
-from federator.control.submission.series_owners import series_owners
-from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
+from federator.control.submission.series_owners import (
+    listed,
+    named,
+    relations,
+    require_right,
+    series_owners,
+    signed_in,
+)
+from federator.kernel.errors import Conflict, Invalid, NotFound, TooMany
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Job
-from federator.model.rights import MAY_CHANGE, MAY_READ, Relation
+from federator.model.rights import MAY_READ
 from federator.model.series import Recurrence, Series, SeriesStatus, said, series_key
 from federator.settings import LimitSettings
 from federator.wire.http import SeriesDetail, SeriesRow, Submitted
@@ -114,8 +120,7 @@ class SeriesService:
             owner=caller.name,
             queue=job.queue,
             team=job.team,
-            groups=caller.groups,
-            **_signed_in(caller, now),
+            **signed_in(caller, now),
             file=file,
             every=every,
             created_at=now,
@@ -176,7 +181,7 @@ class SeriesService:
     async def _change(
         self, caller: Caller, about: Series, verb: str, fields: Callable[[float], dict[str, object]]
     ) -> SeriesDetail:
-        self._require_right(caller, about)
+        require_right(self._acceptance.authority, caller, about)
         key = series_key(about.owner, about.name)
 
         def compute() -> Changes:
@@ -198,18 +203,6 @@ class SeriesService:
     def _act(self, changes: Changes, caller: Caller, series: Series, what: str) -> None:
         self._event_writer.act(changes, f"user:{caller.name}", what, queue=series.queue, owner=series.owner)
 
-    def _require_right(self, caller: Caller, series: Series) -> None:
-        if not self._relations(caller, series) & MAY_CHANGE:
-            raise Forbidden(
-                f"series {series.name} belongs to {series.owner}",
-                remedy=f"ask them, or an administrator of queue {series.queue}",
-            )
-
-    def _relations(self, caller: Caller, series: Series) -> frozenset[Relation]:
-        return self._acceptance.authority.standing(
-            caller, owner=series.owner, queue=series.queue, team=series.team
-        )
-
     # -- what people are shown ----------------------------------------------------------------------------------------
 
     def find(self, caller: Caller, name: str, owner: str = "") -> Series:
@@ -221,14 +214,8 @@ class SeriesService:
 
     def known(self, caller: Caller, name: str, owner: str = "") -> Series | None:
         """The same, or None."""
-        found = self._records.series.get(series_key(owner or caller.name, name))
-        sight = self._visibility.of(caller)
-        if found is not None or owner:
-            return found if found is not None and _is_shown(sight, found) else None
-        named = [
-            each for each in self._records.series.values() if each.name == name and _is_shown(sight, each)
-        ]
-        return max(named, key=lambda each: (each.ended_at is None, each.changed_at), default=None)
+        found = named(self._records.series, self._visibility.of(caller), caller, name, owner)
+        return max(found, key=lambda each: (each.ended_at is None, each.changed_at), default=None)
 
     def run_of(self, caller: Caller, name: str) -> Job:
         """The newest run of that series. Raises `NotFound`, also where there is neither a job nor a series of that name."""
@@ -242,15 +229,8 @@ class SeriesService:
 
     def rows(self, caller: Caller, *, mine: bool = False, ended: bool = False) -> list[SeriesRow]:
         """All series that they are shown, by name; those that have ended only where they are asked for."""
-        sight = self._visibility.of(caller)
-        wanted = (
-            each
-            for each in self._records.series.values()
-            if (ended or each.ended_at is None)
-            and (not mine or each.owner == caller.name)
-            and _is_shown(sight, each)
-        )
-        return [self.row(each) for each in sorted(wanted, key=lambda each: (each.name, each.owner))]
+        shown = listed(self._records.series, self._visibility.of(caller), caller.name if mine else "")
+        return [self.row(each) for each in shown if ended or each.ended_at is None]
 
     def row(self, series: Series) -> SeriesRow:
         """A line of the list."""
@@ -271,7 +251,7 @@ class SeriesService:
 
     def detail(self, caller: Caller, series: Series) -> SeriesDetail:
         """Everything about one; its file only for those who may read its jobs' logs."""
-        may_read = bool(self._relations(caller, series) & MAY_READ)
+        may_read = bool(relations(self._acceptance.authority, caller, series) & MAY_READ)
         jobs = self._records.runs.get(series_key(series.owner, series.name), {})
         return SeriesDetail(
             series=self.row(series),
@@ -291,15 +271,6 @@ class SeriesService:
         return f"series {series.name}: " + said(
             series, self._event_writer.clock.now(), running(self._records, series)
         )
-
-
-def _signed_in(caller: Caller, now: float) -> dict[str, Any]:
-    """What is noted of a sign-in; nothing of a token."""
-    return {} if caller.signed_in_by == "token" else {"signed_in_at": now, "signed_in_as": caller.role}
-
-
-def _is_shown(sight: Sight, series: Series) -> bool:
-    return sight.standing(series.owner, series.queue, series.team)
 
 
 def newest_run(records: Records, series: Series) -> list[Job]:

@@ -6,7 +6,6 @@ Of an owner there is one service of a name. Its row says what is wanted; the loo
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,11 +17,12 @@ from federator.control.record.records import Changes, Records
 from federator.control.record.shares import Limit, Shares
 from federator.control.reports.gpu_use import GpuUses
 from federator.control.submission.acceptance import Acceptance
+from federator.control.submission.series_owners import listed, named, relations, require_right, signed_in
 from federator.control.submission.service_loads import Answers, ServiceLoad
-from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
+from federator.kernel.errors import Conflict, NotFound, TooMany
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus, TerminalReason
-from federator.model.rights import MAY_CHANGE, MAY_READ, Relation
+from federator.model.rights import MAY_READ
 from federator.model.services import (
     STALE_S,
     Health,
@@ -113,7 +113,7 @@ class Services:
                 owner=caller.name,
                 queue=job.queue,
                 team=job.team,
-                **_signed_in(caller, now),
+                **signed_in(caller, now),
                 scale=asked.scale,
                 revision=replace(asked.revision, number=1),
                 wanted=asked.scale.least,
@@ -123,8 +123,8 @@ class Services:
             )
         if former.deleted:
             raise Conflict(f"service {former.name} is being deleted", remedy="apply it once it is gone")
-        signed_in = _signed_in(caller, former.signed_in_at or now)
-        same = replace(former, scale=asked.scale, queue=job.queue, team=job.team, **signed_in)
+        submitter = signed_in(caller, former.signed_in_at or now)
+        same = replace(former, scale=asked.scale, queue=job.queue, team=job.team, **submitter)
         if replace(asked.revision, number=former.revision.number) == former.revision:
             return same if same != former else former
         if former.canary:
@@ -183,11 +183,7 @@ class Services:
     async def _change(
         self, caller: Caller, about: Service, verb: str, changed: Callable[[Service, float], Service]
     ) -> ServiceDetail:
-        if not self._relations(caller, about) & MAY_CHANGE:
-            raise Forbidden(
-                f"service {about.name} belongs to {about.owner}",
-                remedy=f"ask them, or an administrator of queue {about.queue}",
-            )
+        require_right(self._acceptance.authority, caller, about)
         key, service = service_key(about.owner, about.name), about
 
         def compute() -> Changes:
@@ -206,11 +202,6 @@ class Services:
 
     def _act(self, changes: Changes, caller: Caller, service: Service, what: str) -> None:
         self._event_writer.act(changes, f"user:{caller.name}", what, queue=service.queue, owner=service.owner)
-
-    def _relations(self, caller: Caller, service: Service) -> frozenset[Relation]:
-        return self._acceptance.authority.standing(
-            caller, owner=service.owner, queue=service.queue, team=service.team
-        )
 
     # -- gateways --------------------------------------------------------------------------------------------------------
 
@@ -309,35 +300,17 @@ class Services:
 
     def find(self, caller: Caller, name: str, owner: str = "") -> Service:
         """A service by its name: the caller's own first. Raises `NotFound`."""
-        found = self._records.services.get(service_key(owner or caller.name, name))
-        sight = self._visibility.of(caller)
-        if found is None and not owner:
-            found = next(
-                (
-                    each
-                    for each in self._records.services.values()
-                    if each.name == name and sight.standing(each.owner, each.queue, each.team)
-                ),
-                None,
-            )
-        if found is None or not sight.standing(found.owner, found.queue, found.team):
+        found = named(self._records.services, self._visibility.of(caller), caller, name, owner)
+        if not found:
             raise NotFound(
                 f"no service {name!r}", remedy="'federator service list' shows those that there are"
             )
-        return found
+        return found[0]
 
     def rows(self, caller: Caller, *, mine: bool = False) -> list[ServiceRow]:
         """All services that they are shown, by name."""
-        sight = self._visibility.of(caller)
-        wanted = (
-            each
-            for each in self._records.services.values()
-            if (not mine or each.owner == caller.name) and sight.standing(each.owner, each.queue, each.team)
-        )
-        return [
-            self.row(each, self.standings(each))
-            for each in sorted(wanted, key=lambda each: (each.name, each.owner))
-        ]
+        shown = listed(self._records.services, self._visibility.of(caller), caller.name if mine else "")
+        return [self.row(each, self.standings(each)) for each in shown]
 
     def row(self, service: Service, standings: list[Standing]) -> ServiceRow:
         """A line of the list."""
@@ -365,7 +338,7 @@ class Services:
     def detail(self, caller: Caller, service: Service) -> ServiceDetail:
         """Everything about one; its file only for those who may read its jobs' logs."""
         standings = self.standings(service)
-        may_read = bool(self._relations(caller, service) & MAY_READ)
+        may_read = bool(relations(self._acceptance.authority, caller, service) & MAY_READ)
         return ServiceDetail(
             service=self.row(service, standings),
             scale=service.scale,
@@ -391,13 +364,3 @@ class Services:
             site=standing.site,
             price_usd_h=standing.price_usd_h,
         )
-
-
-def _signed_in(caller: Caller, now: float) -> dict[str, Any]:
-    """Who its replicas are submitted as: nothing is noted of a token, which can be revoked here."""
-    fields: dict[str, Any] = {"groups": caller.groups}
-    return (
-        fields
-        if caller.signed_in_by == "token"
-        else {**fields, "signed_in_at": now, "signed_in_as": caller.role}
-    )
