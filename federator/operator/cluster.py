@@ -1,4 +1,4 @@
-"""What is done at the API server for `FederatedJob` objects. Each write names the uid or the version that it is about, so one that is repeated or late changes nothing."""
+"""What is done at the API server. Each write names the uid or the version that it is about, so one that is repeated or late changes nothing."""
 
 import msgspec
 
@@ -11,6 +11,7 @@ from federator.operator.objects import (
     SUBMITTED_NOTE,
     FederatedJob,
     Status,
+    Struct,
 )
 from federator.wire.jsontext import cut
 
@@ -18,8 +19,14 @@ JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patc
 ALL = f"/apis/{API_VERSION}/{PLURAL}"
 
 
+async def write_status(api: Api, path: str, uid: str, status: Struct) -> bytes:
+    """Write the status whole of the object at that path. Raises `NotFound` when it is gone, and `Invalid` when another of its name is there."""
+    patch = [_about(uid), {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)}]
+    return await api.ask("PATCH", f"{path}/status", body=patch, kind=JSON_PATCH)
+
+
 class Cluster:
-    """The objects of a cluster."""
+    """The `FederatedJob` objects of a cluster."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -49,7 +56,7 @@ class Cluster:
         while now is not None and now.claimed:
             at = f"/metadata/finalizers/{now.metadata.finalizers.index(FINALIZER)}"
             patch = [
-                _about(now),
+                _about(now.metadata.uid),
                 {"op": "test", "path": at, "value": FINALIZER},
                 {"op": "remove", "path": at},
             ]
@@ -66,9 +73,8 @@ class Cluster:
 
     async def say(self, job: FederatedJob, status: Status) -> FederatedJob | None:
         """Write the status whole. None: the object is gone."""
-        patch = [_about(job), {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)}]
         try:
-            data = await self._api.ask("PATCH", f"{_path(job)}/status", body=patch, kind=JSON_PATCH)
+            data = await write_status(self._api, _path(job), job.metadata.uid, status)
         except NotFound:
             return None
         except Invalid:
@@ -87,5 +93,5 @@ def _path(job: FederatedJob) -> str:
     return f"/apis/{API_VERSION}/namespaces/{job.metadata.namespace}/{PLURAL}/{job.metadata.name}"
 
 
-def _about(job: FederatedJob) -> dict[str, str]:
-    return {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid}
+def _about(uid: str) -> dict[str, str]:
+    return {"op": "test", "path": "/metadata/uid", "value": uid}

@@ -1,4 +1,4 @@
-"""The definitions of `FederatedJob` and `FederatedPolicy` for the API server. The schema of the former is that of the job file, so `kubectl explain` and the checks of `kubectl apply` are the job file's own.
+"""The definitions of `FederatedJob`, `FederatedPolicy` and `FederatedSite` for the API server. The schema of the former is that of the job file, so `kubectl explain` and the checks of `kubectl apply` are the job file's own.
 
 Kubernetes takes a part of JSON Schema, a "structural" one: each field has one type. Where a job file takes several forms the field is left open, its description
 says which, and the dispatcher checks it. `make docs` writes the result into `deploy/kubernetes`.
@@ -10,15 +10,13 @@ from typing import Any
 
 import msgspec
 
-from federator.operator import policies
-from federator.operator.objects import GROUP, KIND, PLURAL, SHORT, VERSION, Status
+from federator.operator import policies, sites
+from federator.operator.objects import GROUP, KIND, LEFT_OUT, PLURAL, SHORT, VERSION, Status
 from federator.wire.jobfile import JobFile
 from federator.wire.schema import NULL, in_words, one_line, record_schema
 from federator.wire.yamltext import write_document
 from federator_policies.documents import KINDS
 
-LEFT_OUT = ("client_id", "every", "overlap", "steps")
-"""The uid stands for the first. Series and pipelines submit jobs of their own: `federator submit` begins one."""
 _KEPT = ("description", "enum", "maxItems", "maxLength", "maxProperties", "maximum", "minItems", "minLength", "minimum")  # fmt: skip
 _OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 _WORKDIR = "The content of a folder that was uploaded before, as `sha256:…`."
@@ -44,6 +42,23 @@ POLICY_COLUMNS = (
 )
 
 
+SITE_COLUMNS = (
+    ("Phase", ".status.phase", "string", 0, "How it is"),
+    ("GPUs", ".status.gpus", "number", 0, "How many it has"),
+    ("Free", ".status.free", "number", 0, "How many of them are not in use"),
+    ("Running", ".status.running", "integer", 0, "How many jobs run there"),
+    ("Drained", ".status.drained", "boolean", 0, "Whether nothing new starts there"),
+    ("Agent", ".status.version", "string", 0, "The versions of its agents"),
+    ("Age", ".metadata.creationTimestamp", "date", 0, "Since when the object is there"),
+    ("Kind", ".status.kind", "string", 1, "What sort of place it is"),
+    ("Region", ".status.region", "string", 1, "Where it is"),
+    ("Runtime", ".status.runtime", "string", 1, "What runs the work there"),
+    ("Gang", ".status.largestGang", "string", 1, "The largest gang that fits now"),
+    ("Link", ".status.link", "string", 1, "The round trip between it and the dispatcher"),
+    ("Message", ".status.message", "string", 1, "Why it is so"),
+)
+
+
 def definition() -> dict[str, Any]:
     """The CustomResourceDefinition of `FederatedJob`."""
     said = "A job of Federator. `spec` is a job file; deleting the object cancels the job."
@@ -62,6 +77,14 @@ def policy_definition() -> dict[str, Any]:
     }
     names = (policies.KIND, policies.PLURAL, policies.SHORT)
     return _definition(names, "Cluster", said, spec, policies.PolicyStatus, POLICY_COLUMNS)
+
+
+def site_definition() -> dict[str, Any]:
+    """The CustomResourceDefinition of `FederatedSite`."""
+    said = "A site of Federator: its status says how it is, its spec whether it is drained."
+    names = (sites.KIND, sites.PLURAL, sites.SHORT)
+    spec = structural_of(sites.SiteSpec)
+    return _definition(names, "Cluster", said, spec, sites.SiteStatus, SITE_COLUMNS)
 
 
 def _definition(
@@ -114,9 +137,9 @@ def _definition(
 
 
 def written() -> str:
-    """Both as a file."""
-    both = "---\n".join(write_document(each) for each in (definition(), policy_definition()))
-    return "# Written from the code by `make docs`.\n" + both
+    """All as a file."""
+    documents = (definition(), policy_definition(), site_definition())
+    return "# Written from the code by `make docs`.\n" + "---\n".join(map(write_document, documents))
 
 
 def _spec() -> dict[str, Any]:

@@ -28,8 +28,15 @@ from federator.operator.objects import (
 )
 from federator.operator.policies import PolicyKeeper
 from federator.operator.settings import OperatorFile, Tenant
+from federator.operator.sites import SiteKeeper
 from federator.operator.submissions import Submissions
-from federator.operator.tenancy import check_queue, client_of, document_of
+from federator.operator.tenancy import (
+    LISTING_PAUSE,
+    REFUSED_AGAIN_S,
+    check_queue,
+    client_of,
+    document_of,
+)
 from federator.operator.workloads import Workloads
 from federator.retry import Backoff
 from federator.wire.decoding import decode
@@ -39,11 +46,7 @@ from federator_agent.kube.informer import Informer
 WORKERS = 64
 MIRRORS = 8
 """Writes at once of what has become of jobs: what is applied is submitted first."""
-LISTING_PAUSE = 4.0
-"""The pause between two lists of jobs is so many times as long as the list took, at least: of many jobs it takes seconds of the dispatcher's time."""
 AGAIN = Backoff(1.0, 60.0)
-REFUSED_AGAIN_S = 60.0
-"""A refusal may be mended at the dispatcher: a right, a queue."""
 FULL_AGAIN_S = 30.0
 LIVE = ",".join(each for each in JobStatus if each not in TERMINAL)
 log = logging.getLogger("federator.operator")
@@ -66,10 +69,13 @@ class Operator:
             if file.multikueue is not None
             else None
         )
-        self._policies: PolicyKeeper | None = None
+        self._keepers: list[PolicyKeeper | SiteKeeper] = []
         if file.policies is not None:
             asking = client(file, Tenant(token_file=file.policies.token_file))
-            self._policies = PolicyKeeper(file.policies, api, asking, file.mirror_every)
+            self._keepers.append(PolicyKeeper(file.policies, api, asking, file.mirror_every))
+        if file.sites is not None:
+            asking = client(file, Tenant(token_file=file.sites.token_file))
+            self._keepers.append(SiteKeeper(file.sites, api, asking, file.mirror_every, file.forecast_every))
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
         self._busy: set[str] = set()
@@ -86,8 +92,8 @@ class Operator:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.jobs.run())
-            if self._policies is not None:
-                tasks.create_task(self._policies.run())
+            for keeper in self._keepers:
+                tasks.create_task(keeper.run())
             for name, client in self._clients.items():
                 tasks.create_task(self._mirror(name, client))
             tasks.create_task(self.events.run())
@@ -100,8 +106,8 @@ class Operator:
         """Let go of all connections to the dispatcher."""
         for client in self._clients.values():
             await client.close()
-        if self._policies is not None:
-            await self._policies.close()
+        for keeper in self._keepers:
+            await keeper.close()
 
     def _changed(self, key: str, job: FederatedJob | None) -> None:
         claimed = self._claims.objects.get(key.partition("/")[0], set())

@@ -11,6 +11,8 @@ from federator.wire.jsontext import read
 GROUP, VERSION = "federator.dev", "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND, PLURAL, SHORT = "FederatedJob", "federatedjobs", "fj"
+LEFT_OUT = ("client_id", "every", "overlap", "steps")
+"""Fields of a job file that an object has not. The uid stands for the first. Series and pipelines submit jobs of their own: `federator submit` begins one."""
 FINALIZER = f"{GROUP}/cancel"
 """Holds the object until its job is cancelled or over."""
 SUBMITTED_NOTE = f"{GROUP}/submitted"
@@ -37,11 +39,22 @@ class Meta(Struct, frozen=True):
     deletion_timestamp: str = ""
 
 
+class ClusterMeta(Struct, frozen=True):
+    """Who an object is that belongs to the whole cluster."""
+
+    name: str
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    deletion_timestamp: str = ""
+
+
 class Condition(Struct, frozen=True):
-    """One thing that is said of a job, for `kubectl wait`."""
+    """One thing that is said of an object, for `kubectl wait`."""
 
     type: str
-    """`Submitted`, `Complete`, `Failed` or `SpecInForce`."""
+    """Of a job `Submitted`, `Complete` or `Failed`, of a site `Ready`, of both `SpecInForce`."""
     status: str
     """`True` or `False`."""
     reason: str
@@ -52,7 +65,16 @@ class Condition(Struct, frozen=True):
     """Since when the status is so."""
 
 
-class Status(Struct, frozen=True):
+class Judged(Struct, frozen=True):
+    """A status that says by conditions how its object is, and of which spec."""
+
+    observed_generation: int = 0
+    """The generation of the spec that this is about."""
+    conditions: tuple[Condition, ...] = ()
+    """What `kubectl wait` waits for."""
+
+
+class Status(Judged, frozen=True):
     """What the dispatcher says of the job."""
 
     phase: str = ""
@@ -87,12 +109,8 @@ class Status(Struct, frozen=True):
     """When it was over."""
     cost_usd: str = ""
     """What it has cost so far, as `1.25`."""
-    observed_generation: int = 0
-    """The generation of the spec that this is about."""
     applied: dict[str, str] = {}
     """By field, a short hash of what the job was submitted with, or changed to."""
-    conditions: tuple[Condition, ...] = ()
-    """What `kubectl wait` waits for."""
 
     @property
     def over(self) -> bool:

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from federator.client import AsyncClient
 from federator.kernel.errors import FederatorError, Invalid, NotFound
 from federator.kube.api import Api
-from federator.operator.objects import API_VERSION, Struct
+from federator.operator.cluster import write_status
+from federator.operator.objects import API_VERSION, ClusterMeta, Struct
 from federator.operator.settings import Policies
 from federator.operator.status import LONGEST
 from federator.wire.administration import PolicyDiff
@@ -34,18 +35,8 @@ AGAIN_S = 60.0
 """So often the set in force is looked at though no object has changed: somebody may have applied another."""
 SETTLED_S = 10.0
 """So long nothing changes before the objects are looked at: those that are made one after the other are one set."""
-JSON_PATCH = "application/json-patch+json"
 REASON = "FederatedPolicy objects of a cluster"
 log = logging.getLogger("federator.operator")
-
-
-class PolicyMeta(Struct, frozen=True):
-    """Who it is."""
-
-    name: str
-    uid: str = ""
-    generation: int = 0
-    deletion_timestamp: str = ""
 
 
 class PolicySpec(Struct, frozen=True):
@@ -75,7 +66,7 @@ class PolicyStatus(Struct, frozen=True):
 class FederatedPolicy(Struct, frozen=True):
     """A policy, as somebody has applied it."""
 
-    metadata: PolicyMeta
+    metadata: ClusterMeta
     spec: PolicySpec
     status: PolicyStatus = PolicyStatus()
 
@@ -245,11 +236,7 @@ class PolicyKeeper:
     async def _say(self, policy: FederatedPolicy, status: PolicyStatus) -> None:
         """Write the status whole; one that is gone or another by now is looked at again."""
         meta = policy.metadata
-        body = [
-            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
-            {"op": "add", "path": "/status", "value": msgspec.to_builtins(status)},
-        ]
         try:
-            await self._api.ask("PATCH", f"{ALL}/{meta.name}/status", body=body, kind=JSON_PATCH)
+            await write_status(self._api, f"{ALL}/{meta.name}", meta.uid, status)
         except (NotFound, Invalid) as error:
             log.info("the status of policy %s is not written: %s", meta.name, error)

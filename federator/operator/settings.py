@@ -59,6 +59,15 @@ class Policies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the objects are put in force; else their status says whether they are. Left out: `true`."""
 
 
+class Sites(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`FederatedSite` objects of the cluster say how the sites are."""
+
+    token_file: fields.FilePath
+    """Has a token with the role `admin`, or with `apply: false` any person's. It is read for each request."""
+    apply: bool = True
+    """Whether a site is drained, and takes work again, as its object's `spec` says; else its status says whether it is so. Left out: `true`."""
+
+
 class MultiKueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The cluster is the manager of a MultiKueue whose `dispatcherName` is none of Kueue's own: Workloads of the namespaces are planned as jobs."""
 
@@ -89,6 +98,8 @@ class OperatorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Beside `FederatedJob` objects. Left out: the cluster is no such manager."""
     policies: Policies | None = None
     """Left out: the federation's policies are nothing to the cluster."""
+    sites: Sites | None = None
+    """Left out: the sites are nothing to the cluster."""
     alive_file: Annotated[str, fields.short(4096, "/run/federator/alive")] = ""
     """A file that is kept young while the operator's loop turns. In it stands `starting` until the cluster has answered, then `works` or `stands by`. Left out: none."""
     log_format: Literal["text", "json"] = "text"
@@ -96,9 +107,9 @@ class OperatorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_namespace: NamespaceName = "federator"
     """Where operators agree on which of them works. Left out: `federator`."""
     mirror_every: Annotated[float, fields.duration("2s", low_s=0.2, high_s=3600)] = 2.0
-    """How often the dispatcher is asked how the jobs are. Left out: 2s."""
+    """How often the dispatcher is asked how jobs and sites are. Left out: 2s."""
     forecast_every: Annotated[float, fields.duration("1m", low_s=0.2, high_s=86400)] = 60.0
-    """How often at most an object is written because its forecast or its cost has moved, and nothing else. Left out: 1m."""
+    """How often at most an object is written because its forecast or its cost has moved, or how much of a site is in use, and nothing else. Left out: 1m."""
     most: Annotated[int, Meta(ge=1, le=100_000)] = 20_000
     """So many objects and Workloads that are not over are looked after; those beyond wait, except those of a namespace that has less than its equal share of them. Left out: 20000."""
 
@@ -119,13 +130,14 @@ def load(path: Path) -> OperatorFile:
         if not file.namespaces:
             remedy = "write namespaces: {research: {token_file: /etc/federator/research.token}}"
             raise Invalid("names none", field="$.namespaces", remedy=remedy)
-        at, policies = path.resolve().parent, file.policies
+        at, policies, sites = path.resolve().parent, file.policies, file.sites
         return msgspec.structs.replace(
             file,
             ca=str(at / file.ca) if file.ca else "",
             kubeconfig=str(at / file.kubeconfig) if file.kubeconfig else "",
             alive_file=str(at / file.alive_file) if file.alive_file else "",
             policies=policies and msgspec.structs.replace(policies, token_file=at / policies.token_file),
+            sites=sites and msgspec.structs.replace(sites, token_file=at / sites.token_file),
             namespaces={
                 name: msgspec.structs.replace(each, token_file=str(at / each.token_file))
                 for name, each in file.namespaces.items()

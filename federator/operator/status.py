@@ -1,12 +1,13 @@
 """What a `FederatedJob` says of its job. Pure: the status before and what the dispatcher answered into the status after."""
 
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from federator.model.jobs import JobStatus
 from federator.model.reasons import Reason
-from federator.operator.objects import Condition, FederatedJob, Status
+from federator.operator.objects import Condition, FederatedJob, Judged, Status
 from federator.wire.http import ArrayDetail, JobDetail, JobRow
 
 REFUSED = "Refused"
@@ -18,6 +19,7 @@ PASSING = frozenset({"Placed", "Starting"})
 LONGEST = 1000
 LAST_AT = 253402300799.0
 """The last second of the year 9999."""
+AnyStatus = TypeVar("AnyStatus", bound=Judged)
 
 
 def instant(at: float | None) -> str:
@@ -27,7 +29,7 @@ def instant(at: float | None) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def conditioned(status: Status, now: float, *changed: Condition) -> Status:
+def conditioned(status: AnyStatus, now: float, *changed: Condition) -> AnyStatus:
     """With these conditions in place of those of the same type. A condition that stays keeps its time."""
     found = {each.type: each for each in status.conditions}
     for each in changed:
@@ -151,8 +153,8 @@ def forgotten(status: Status, now: float) -> Status:
     return conditioned(replace(status, phase="Unknown", reason="Forgotten", message=message), now, said)
 
 
-def in_force(status: Status, generation: int, wrong: str, now: float) -> Status:
-    """Whether the job is as the spec says now. `wrong`: why not; empty: it is."""
+def in_force(status: AnyStatus, generation: int, wrong: str, now: float) -> AnyStatus:
+    """Whether the job or the site is as the spec says now. `wrong`: why not; empty: it is."""
     said = Condition(
         type="SpecInForce",
         status="False" if wrong else "True",

@@ -5,12 +5,22 @@ from typing import Any
 
 from federator.client import AsyncClient
 from federator.kernel.errors import Forbidden, Invalid, Unavailable
-from federator.operator.definition import LEFT_OUT
-from federator.operator.objects import NAME_LABEL, NAMESPACE_LABEL, RESERVED, UID_LABEL, FederatedJob
+from federator.operator.objects import (
+    LEFT_OUT,
+    NAME_LABEL,
+    NAMESPACE_LABEL,
+    RESERVED,
+    UID_LABEL,
+    FederatedJob,
+)
 from federator.operator.settings import OperatorFile, Tenant
 
 PATIENCE_S = 5.0
 """For how long a call is repeated; then the object is put back, and its turn comes again."""
+LISTING_PAUSE = 4.0
+"""The pause between two lists of jobs, or of sites, is so many times as long as the list took, at least: of many it takes seconds of the dispatcher's time."""
+REFUSED_AGAIN_S = 60.0
+"""A refusal may be mended at the dispatcher: a right, a queue."""
 MOST_TOKEN_BYTES = 64 * 1024
 
 

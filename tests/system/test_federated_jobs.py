@@ -16,8 +16,9 @@ import yaml
 from federator.cli.demo.federation import Federation
 from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
-from federator.operator.definition import definition
+from federator.operator.definition import definition, site_definition
 from federator.operator.objects import API_VERSION, FINALIZER, KIND, PLURAL, UID_LABEL
+from federator.operator.sites import ALL as SITES
 from federator.wire.http import JobRow, TokenRequest
 from tests.support.waiting import until
 from tests.testbeds.kubernetes.cluster import Admin, ApiError, KubeCluster, missing
@@ -70,10 +71,12 @@ class Place:
             token.write_text(secret)
             tenants[namespace] = {"token_file": str(token)}
         tenants["research"]["queue"] = "research"
+        (self.folder / "admin.token").write_text(self.federation.admin_token)
         file = {
             "dispatcher": self.federation.server,
             "kubeconfig": str(kubeconfig),
             "namespaces": tenants,
+            "sites": {"token_file": str(self.folder / "admin.token")},
             "mirror_every": "500ms",
             "forecast_every": "1s",
         }
@@ -84,6 +87,8 @@ class Place:
         for document in yaml.safe_load_all(MANIFEST.read_text()):
             if document["kind"] in GRANTS:
                 self.admin.apply(document)
+        if self.admin.find(f"{SITES}/north"):  # of the federation before this one
+            self.admin.ask("DELETE", f"{SITES}/north")
         path = "/api/v1/namespaces/federator/serviceaccounts/federator-operator/token"
         wanted = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -137,7 +142,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
     need(missing())
     with KubeCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         admin = cluster.admin
-        admin.ask("POST", DEFINITIONS, definition())
+        for each in (definition(), site_definition()):
+            admin.ask("POST", DEFINITIONS, each)
         for name in ("research", "vision", "other"):
             admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         yield cluster
@@ -238,6 +244,33 @@ async def _theft(place: Place, running: str) -> None:
 
 async def _is(client: AsyncClient, job: str, status: str) -> bool:
     return (await client.job(job)).job.status == status
+
+
+async def test_a_site_is_seen_drained_and_taken_back(place: Place) -> None:
+    at = f"{SITES}/north"
+
+    def said(**wanted: object) -> bool:
+        status: dict[str, Any] = (place.admin.find(at) or {}).get("status", {})
+        return wanted.items() <= status.items()
+
+    async def apply(**spec: Any) -> None:
+        body = {"apiVersion": API_VERSION, "kind": "FederatedSite", "metadata": {"name": "north"}}
+        query = "?fieldManager=test&force=true"
+        await asyncio.to_thread(
+            place.admin.ask, "PATCH", at + query, body | {"spec": spec}, "application/apply-patch+yaml"
+        )
+
+    await until(lambda: said(phase="Ready", gpus=8, drained=False), "the site to be seen")
+    await apply(drained=True, why="new racks")
+    await until(lambda: said(phase="Draining", drained=True), "the site to be drained")
+    assert (await place.federation.admin.site("north")).drain_because.endswith(": new racks")
+    with pytest.raises(ApiError, match=r"spec\.drained"):
+        await apply(drained="perhaps")
+    await apply(drained=False)
+    await until(lambda: said(phase="Ready", drained=False), "the site to be taken back")
+    await asyncio.to_thread(place.admin.ask, "DELETE", at)
+    await until(lambda: said(phase="Ready"), "its object to be made anew")
+    assert not (await place.federation.admin.site("north")).draining
 
 
 async def test_a_hundred_run_once_each_though_the_operator_is_killed_in_the_middle(place: Place) -> None:

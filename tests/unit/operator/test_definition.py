@@ -4,9 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 
-from federator.operator.definition import COLUMNS, LEFT_OUT, definition, structural_of
-from federator.operator.objects import Status
+from federator.operator.definition import (
+    COLUMNS,
+    POLICY_COLUMNS,
+    SITE_COLUMNS,
+    definition,
+    site_definition,
+    structural_of,
+)
+from federator.operator.objects import LEFT_OUT, Status
+from federator.operator.policies import PolicyStatus
+from federator.operator.sites import SiteStatus
 from federator.wire.jobfile import JobFile
 
 SCHEMA = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -52,9 +62,22 @@ def test_bounds_forms_and_words_are_those_of_the_job_file() -> None:
     assert spec["checkpoint"]["properties"]["grace"]["type"] == "string"
 
 
-def test_each_column_shows_a_field_that_there_is() -> None:
-    status = structural_of(Status)["properties"]
-    for _, path, kind, _, _ in COLUMNS:
+def test_the_spec_of_a_site_is_checked_by_the_api_server() -> None:
+    schema = site_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    spec = schema["properties"]["spec"]["properties"]
+    assert (spec["drained"]["type"], spec["why"]["maxLength"]) == ("boolean", 500)
+    for path, node in nodes(schema):
+        assert set(node) <= KNOWN, path
+
+
+@pytest.mark.parametrize(
+    ("columns", "record"), [(COLUMNS, Status), (POLICY_COLUMNS, PolicyStatus), (SITE_COLUMNS, SiteStatus)]
+)
+def test_each_column_shows_a_field_that_there_is(
+    columns: tuple[tuple[str, str, str, int, str], ...], record: type[msgspec.Struct]
+) -> None:
+    status = structural_of(record)["properties"]
+    for _, path, kind, _, _ in columns:
         part, _, name = path.removeprefix(".").partition(".")
         if part == "status":
             assert status[name]["type"] == kind, path
