@@ -48,6 +48,8 @@ class HeldCounts:
 
     def __init__(self) -> None:
         self._held: dict[Held, Counter[Holder]] = {what: Counter() for what in Held}
+        self.on_the_way = 0
+        """Jobs of everybody that are accepted and not on record yet."""
 
     def of(self, what: Held, holder: Holder) -> int:
         """How much of it they hold."""
@@ -96,11 +98,13 @@ class OnTheWay:
         for row in rows:
             self._rows.append(row)
             self._held_counts.note(None, row)
+            self._held_counts.on_the_way += _amount(row)
 
     def clear(self) -> None:
         """They are on record, or will not be."""
         for row in self._rows:
             self._held_counts.note(row, None)
+            self._held_counts.on_the_way -= _amount(row)
         self._rows = []
 
 

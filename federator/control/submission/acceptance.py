@@ -231,7 +231,8 @@ class Acceptance:
         entry.refuse_if_full()
         tasks_wanted = len(request.array) or 1
         wait = waiting_of(request, self.limits)
-        check_limits(tasks_wanted, wait, len(self._records.open_jobs) + before, self.limits)
+        queued = len(self._records.open_jobs) + self._records.held_counts.on_the_way + before
+        check_limits(tasks_wanted, wait, queued, self.limits)
         request = self._resolved(entry, request)
         job = replace(self._prepared(entry, request), client_id=client_id)
         holders = holders_of(job.owner, job.team)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
 from federator.control.submission.acceptance import Acceptance, Entry, Submission
-from federator.kernel.errors import FederatorError, TooLarge
+from federator.kernel.errors import FederatorError, TooLarge, Unavailable
 from federator.model.identity import Caller
 from federator.wire.http import Submitted
 
@@ -21,6 +21,8 @@ GROUP = 20
 """Jobs per transaction where many come at once: up to five rows each."""
 IN_FLIGHT = 4
 """Transactions of single jobs that are on their way at once."""
+
+AGAIN = "submit it again with the same client id"
 
 
 class _Faulty(Exception):
@@ -99,13 +101,19 @@ class GroupCommit:
     def _begin(self) -> None:
         """Send what waits, if there is room."""
         while self._waiting and len(self._in_flight) < IN_FLIGHT:
-            task = asyncio.create_task(self._answer(self._take()))
+            taken = self._take()
+            task = asyncio.create_task(self._answer(taken))
             self._in_flight.add(task)
-            task.add_done_callback(self._sent)
+            task.add_done_callback(partial(self._sent, taken))
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
+    def _sent(self, taken: list[tuple[Asked, asyncio.Future[Submitted]]], task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)
-        self._begin()
+        if not task.cancelled():
+            self._begin()
+            return
+        for _, answer in (*taken, *self._waiting):
+            _tell(answer, Unavailable("this dispatcher ends, and may have accepted it", remedy=AGAIN))
+        self._waiting.clear()
 
     def _take(self) -> list[tuple[Asked, asyncio.Future[Submitted]]]:
         """The first that wait, up to one whose client id is among them: that is a repeated one, once the first is on record."""
@@ -132,9 +140,14 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001 - each is told; it may be written, so nothing is tried again
             answers = [error] * len(taken)
         for (_, answer), said in zip(taken, answers, strict=True):
-            if answer.done():  # its caller has gone
-                continue
-            if isinstance(said, Exception):
-                answer.set_exception(said)
-            else:
-                answer.set_result(said)
+            _tell(answer, said)
+
+
+def _tell(answer: asyncio.Future[Submitted], said: Submitted | Exception) -> None:
+    """Give the answer to who asked."""
+    if answer.done():  # its caller has gone
+        return
+    if isinstance(said, Exception):
+        answer.set_exception(said)
+    else:
+        answer.set_result(said)

@@ -3,12 +3,14 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes
+from federator.control.record.shares import Shares
 from federator.control.submission.acceptance import Acceptance, Accepted, Entry, Submission
-from federator.control.submission.group_commit import GROUP
-from federator.kernel.errors import Invalid, TooLarge, Unavailable
+from federator.control.submission.group_commit import GROUP, IN_FLIGHT
+from federator.kernel.errors import Invalid, TooLarge, TooMany, Unavailable
 from federator.model.identity import Caller
 from federator.ports import Transaction
 from federator.store.memory import MemoryStore
@@ -134,6 +136,43 @@ async def test_more_gather_while_as_many_are_on_their_way_as_may_be(
     answered.set()
     await asyncio.gather(*tasks)
     assert sent == [1, 1, 1, 1, 5]
+
+
+async def test_those_who_wait_are_told_when_the_dispatcher_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def commit(_store: MemoryStore, _transaction: Transaction) -> int:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(MemoryStore, "commit", commit)
+    tasks = [submit(world, ADA, number) for number in range(GROUP * (IN_FLIGHT + 1))]
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(each) for each in answers} == {Unavailable}
+    assert "submit it again with the same client id" in str(answers[-1])
+
+
+async def test_what_is_on_its_way_counts_against_the_limit_of_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions that are on their way at once do not see each other's jobs on record."""
+    real, answered = MemoryStore.commit, asyncio.Event()
+
+    async def commit(store: MemoryStore, transaction: Transaction) -> int:
+        await answered.wait()
+        return await real(store, transaction)
+
+    monkeypatch.setattr(MemoryStore, "commit", commit)
+    monkeypatch.setattr(Shares, "refuse_over", lambda *_: None)  # each person's share is not what is tried
+    limits = replace(world.core.intake.acceptance.limits, queued_jobs=GROUP + 3)
+    monkeypatch.setattr(world.core.intake.acceptance, "limits", limits)
+    tasks = [submit(world, (ADA, BOB)[number % 2], number) for number in range(3 * GROUP)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    answered.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sum(isinstance(each, Submitted) for each in answers) == GROUP + 3
+    assert {type(each) for each in answers[GROUP + 3 :]} == {TooMany}
+    assert world.core.records.held_counts.on_the_way == 0
 
 
 async def test_a_refused_group_is_told_to_each(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
