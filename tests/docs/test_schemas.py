@@ -151,8 +151,8 @@ def _file_in(value: Any) -> Any:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "FederatedJob":
         return value["spec"]
-    if kind == "Workflow":
-        return None  # of Argo
+    if kind in ("Workflow", "FederatedSite"):
+        return None  # of Argo, and of the operator
     if kind == "FederatedPolicy":
         name = {"name": value["metadata"]["name"]}
         return {"apiVersion": "federator/v1", "metadata": name} | value["spec"]
