@@ -111,7 +111,7 @@ class KubernetesProvider:
             record = record_of(pod)
             if record is None or record.federation != federation:
                 continue
-            if self._waits_in_vain(pod, record, now):
+            if _waits_in_vain(pod, record, now):
                 await self._give_up(pod, record)
             if name in self._seen:
                 found.append(self._instance(pod, record))
@@ -203,12 +203,6 @@ class KubernetesProvider:
         live = Counter(record.offer for record in records if record)
         return pods, {offer.name: offer for offer in as_left(self._offers.values(), live)}
 
-    def _waits_in_vain(self, pod: Pod, record: Record, now: float) -> bool:
-        """Whether it has no node after twice the time in which it should run."""
-        if pod.over or has_node(pod) or pod.metadata.deletion_timestamp or record.offer not in self._offers:
-            return False
-        return now > launched_at(pod) + 2 * self._offers[record.offer].delay_s
-
     async def _give_up(self, pod: Pod, record: Record) -> None:
         """End a pod without a node, and remember why it has none."""
         name, now = pod.metadata.name, self._clock.now()
@@ -254,3 +248,10 @@ class KubernetesProvider:
         """What it is now. The first that is heard of its end stays."""
         made = instance(pod, record, self._clock.now(), asked=pod.metadata.name in self._ending)
         return made if made.ended_at is None else self._ended.remember(made)
+
+
+def _waits_in_vain(pod: Pod, record: Record, now: float) -> bool:
+    """Whether it has no node after twice the time in which it should run."""
+    if pod.over or has_node(pod) or pod.metadata.deletion_timestamp:
+        return False
+    return now > launched_at(pod) + 2 * record.delay_s

@@ -37,6 +37,8 @@ class Record(msgspec.Struct, frozen=True):
     minimum_s: float
     scale_down_s: float
     tags: dict[str, str]
+    delay_s: float = 360.0
+    """From launch until it should run. Pods of older versions do not say it."""
 
 
 def to_create(request: LaunchRequest, configuration: KubernetesConfiguration) -> dict[str, Any]:
@@ -52,6 +54,7 @@ def to_create(request: LaunchRequest, configuration: KubernetesConfiguration) ->
         offer.minimum_billing_s,
         given.scale_down_s,
         request.tags,
+        offer.delay_s,
     )
     annotations = {
         RENTED: msgspec.json.encode(record).decode(),

@@ -120,6 +120,26 @@ async def test_a_pod_without_a_node_costs_nothing_and_is_given_up_with_what_the_
     assert (await ask(rented)).status is InstanceStatus.ENDED, "its name is not launched again"
 
 
+async def test_a_pod_whose_offer_left_the_settings_is_given_up_too(
+    rented: KubernetesProvider, virtual_cluster: VirtualCluster, clock: ManualClock
+) -> None:
+    virtual_cluster.has_nodes = False
+    await ask(rented)
+    settings: dict[str, object] = {
+        "kubeconfig": str(virtual_cluster.kubeconfig),
+        "image": "registry.example/agent:1",
+        "offers": [BOX | {"instance_type": "h100"}],
+    }
+    restarted = entry_point("p", settings, clock)
+    try:
+        clock.advance(600)
+        assert (await only(restarted)).status is InstanceStatus.BOOTING
+        clock.advance(1)
+        assert (await only(restarted)).no_capacity.startswith("no node came within 10m1s")
+    finally:
+        await restarted.close()
+
+
 def _event(reason: str, message: str, at: str) -> dict[str, str]:
     return {"uid": "uid-lease-a", "reason": reason, "message": message, "lastTimestamp": at}
 
