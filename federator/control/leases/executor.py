@@ -108,11 +108,12 @@ class Executor:
         """Ask every provider for its offers and for our instances; a provider that does not answer is asked again next time."""
         for name, provider in self._providers.items():
             try:
-                asked_at = self.event_writer.clock.now()
-                self._inventory.offered(name, await provider.offers(), asked_at=asked_at)
+                # First what runs: what is reserved is on offer only once it is known how much of it is taken.
                 instances = {
                     instance.name: instance for instance in await provider.instances(self._federation)
                 }
+                asked_at = self.event_writer.clock.now()
+                self._inventory.offered(name, await provider.offers(), asked_at=asked_at)
             except FederatorError as error:
                 log.warning("provider %s: %s", name, error)
                 continue

@@ -50,8 +50,7 @@ async def test_what_is_reserved_is_rented_first_and_counts_what_it_still_costs()
     await world.policies(POLICIES)
     await world.submit(resources={"gpus": 4}, estimate="4h", max_duration="5h", name="filler")
     await world.turn()
-    await world.core.executor.poll()
-    await world.core.executor.poll()
+    await world.core.executor.poll()  # one look is enough to offer it
     one: dict[str, Any] = {"resources": {"gpus": 8}, "estimate": "1h", "finish_within": "2h"}
     for job in [await world.submit(**one), await world.submit(**one)]:
         await until_rented(world, job)
