@@ -93,6 +93,8 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
     """How many new sites it admits an agent of; 0: it is for one agent of one site."""
     used: int = 0
     """How many it has admitted."""
+    revoked: bool = False
+    """Its end is that of the revocation."""
 
     def fits(self, name: str) -> bool:
         """Whether a site or member of that name is among those that a token with `most` is for."""

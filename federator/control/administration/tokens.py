@@ -172,7 +172,7 @@ class Tokens:
                 expires_at=join.expires_at,
                 most=join.most,
                 used=join.used,
-                status="valid" if self._valid(join) else "expired",
+                status="revoked" if join.revoked else "valid" if self._valid(join) else "expired",
             )
             for join in self.records.join_tokens.values()
             if join.public_key is None
@@ -212,7 +212,7 @@ class Tokens:
             return msgspec.structs.replace(token, revoked=True)
         at = self.clock.now() + in_s
         ends_at = at if token.expires_at is None else min(at, token.expires_at)
-        return msgspec.structs.replace(token, expires_at=ends_at)
+        return msgspec.structs.replace(token, expires_at=ends_at, revoked=not in_s)
 
     def _named(self, named: str) -> list[Token | JoinToken]:
         """All tokens of that name, or else the one of that id. Raises `NotFound`."""

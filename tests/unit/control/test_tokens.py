@@ -79,7 +79,7 @@ async def test_an_agents_unused_token_is_ended_by_its_id(world: World) -> None:
     await admission.create_token(ADMIN, TokenRequest(site="north", kind="onprem"))
     (row,) = admission.rows()
     assert await admission.revoke(ADMIN, row.id) == 1
-    assert [row.status for row in admission.rows()] == ["expired"]
+    assert [row.status for row in admission.rows()] == ["revoked"]
 
 
 async def test_the_last_admins_token_stays(world: World) -> None:
