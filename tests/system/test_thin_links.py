@@ -161,7 +161,8 @@ async def test_what_a_site_tells_of_its_link_agrees_with_what_that_has_carried(s
     await ship.until_status(job, JobStatus.SUCCEEDED)
 
     async def told() -> int:
-        return told if (told := await ship.told_bytes()) > OUTPUT_BYTES else 0
+        found = await ship.told_bytes()
+        return found if found > OUTPUT_BYTES else 0
 
     told_bytes = await until(told, "the bytes of the link")
     carried = sum(ship.carried())
