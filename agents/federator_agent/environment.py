@@ -79,15 +79,15 @@ def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> 
 def device_environment(slot: Slot, visible: str = CUDA_VISIBLE_DEVICES) -> dict[str, str]:
     """Which GPUs a rank sees, by the variable of their kind; of one that it has a part of, also how much that is.
 
-    That part is for programs to keep to: CUDA holds them to it only where an MPS server runs at the host, which reads the `CUDA_MPS_*` variables.
+    That part is for programs to keep to: CUDA holds them to it only where an MPS server runs at the host, which reads the `CUDA_MPS_*` variables. A MIG instance holds them by itself.
     """
-    values = {visible: ",".join(map(str, slot.gpus))}
+    values = {visible: slot.uuid or ",".join(map(str, slot.gpus))}
     if visible != CUDA_VISIBLE_DEVICES:
         return values | _share_environment(slot)
     values["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    if not slot.share_milli:
-        return values
     values |= _share_environment(slot)
+    if not slot.share_milli or slot.uuid:
+        return values
     values["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{slot.share_milli * 100 / WHOLE_MILLI:g}"
     if slot.share_mib:
         # By the numbers of the GPUs that it sees: the one is 0.

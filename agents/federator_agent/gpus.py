@@ -13,6 +13,7 @@ import msgspec
 
 from federator.kernel.quantities import format_mib
 from federator_agent.gpu_topology import Groups
+from federator_agent.mig import Mig, place_of
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 ANSWERS_WITHIN_S = 20.0
@@ -53,6 +54,10 @@ class Gpu(msgspec.Struct, frozen=True):
     """Why no new work should go to it; empty: it is well."""
     fault: str = ""
     """Tells this trouble from another of the same words, where it is one of the hardware that a test may find gone; empty: no test could."""
+    instances: tuple["Gpu", ...] | None = None
+    """In MIG mode, the parts that it is cut into, each like a GPU with a number and a UUID of its own; None: it is in no such mode."""
+    mig: Mig | None = None
+    """Of an instance: what part of its GPU it is. Its power is that part of the GPU's."""
 
     @property
     def model(self) -> str:
@@ -143,24 +148,29 @@ def makes(library: Library) -> tuple[Make, ...]:
 
 
 def describe(reading: Reading) -> list[str]:
-    """The driver and each GPU in a line for people, which begins with `ok` unless the GPU ails."""
+    """The driver and each GPU in a line for people, with its instances, which begins with `ok` unless it ails."""
+    devices = [each for gpu in reading.gpus for each in (gpu, *(gpu.instances or ()))]
     lines = [f"ok    {reading.driver}, GPUs: {len(reading.gpus)}"]
-    for gpu in reading.gpus:
-        facts = [f"GPU {gpu.index}"]
-        if gpu.name:
-            facts[0] += f": {gpu.model} ({gpu.name})"
-            facts.append(f"{format_mib(gpu.used_mib)} of {format_mib(gpu.memory_mib)} in use")
-        if gpu.utilisation_percent is not None:
-            facts.append(f"{gpu.utilisation_percent} % busy")
-        if gpu.temperature_c is not None:
-            facts.append(f"{gpu.temperature_c} °C")
-        if gpu.power_w is not None:
-            facts.append(f"{gpu.power_w} W")
-        if gpu.slowed_by:
-            facts.append(f"slowed down by {gpu.slowed_by}")
-        if gpu.processes:
-            facts.append(f"processes {', '.join(str(process.pid) for process in gpu.processes)}")
-        lines.append(
-            f"{', '.join(facts)}: {gpu.trouble}" if gpu.trouble else f"ok    {', '.join(facts)}: well"
-        )
+    for gpu in devices:
+        facts = ", ".join(_facts(gpu))
+        lines.append(f"{facts}: {gpu.trouble}" if gpu.trouble else f"ok    {facts}: well")
     return lines
+
+
+def _facts(gpu: Gpu) -> list[str]:
+    facts = [f"GPU {gpu.index}"]
+    if gpu.mig:
+        facts = [f"instance {gpu.index}: {gpu.mig.profile} of GPU {place_of(gpu.index)[0]}"]
+    elif gpu.name:
+        facts = [f"GPU {gpu.index}: {gpu.model} ({gpu.name})"]
+    if gpu.instances:
+        facts.append(f"in MIG mode, instances: {len(gpu.instances)}")
+    if gpu.name:
+        facts.append(f"{format_mib(gpu.used_mib)} of {format_mib(gpu.memory_mib)} in use")
+    for value, unit in ((gpu.utilisation_percent, "% busy"), (gpu.temperature_c, "°C"), (gpu.power_w, "W")):
+        facts += [] if value is None else [f"{value} {unit}"]
+    if gpu.slowed_by:
+        facts.append(f"slowed down by {gpu.slowed_by}")
+    if gpu.processes:
+        facts.append(f"processes {', '.join(str(process.pid) for process in gpu.processes)}")
+    return facts

@@ -10,7 +10,7 @@ from federator.kernel.errors import Invalid
 from federator.wire import fields
 from federator.wire.every import Zone
 from federator.wire.nearest import nearest
-from federator_agent.core.lent_capacity import Hours, Lending
+from federator_agent.core.lent_capacity import Hours, Lending, unparted
 from federator_agent.whose import Names
 
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]|24):([0-5]\d)")
@@ -50,7 +50,7 @@ def lending_of(lend: Lend, pools: Collection[str] | None) -> Lending:
     named = [(name, f"gpus.{name}") for name in lend.gpus]
     named += [(name, f"pools[{number}]") for number, name in enumerate(lend.pools)]
     for name, where in named:
-        if pools is not None and name not in pools:
+        if pools is not None and name not in pools and unparted(name) not in pools:
             near = nearest(name, pools)
             remedy = f"{f'did you mean {near}? ' if near else ''}there are {', '.join(pools)}"
             raise Invalid(f"there is no pool {name!r}", field=f"$.lend.{where}", remedy=remedy)

@@ -29,6 +29,22 @@ class Mig(NamedTuple):
     """Its share of the GPU's memory."""
 
 
+_NUMBERS = 10_000
+"""More than there are GPUs in a host: numbers of instances begin here."""
+
+
+def number_of(gpu: int, instance: int) -> int:
+    """By which a host knows instance `instance` of its GPU `gpu`, as the driver counts them: the same after a restart."""
+    return (gpu + 1) * _NUMBERS + instance
+
+
+def place_of(number: int) -> tuple[int, int | None]:
+    """The GPU that a number is of, and which instance of it; None: all of it."""
+    if number < _NUMBERS:
+        return number, None
+    return number // _NUMBERS - 1, number % _NUMBERS
+
+
 def mig(name: str, model: str, gpu_memory_mib: int = 0) -> Mig | None:
     """The MIG profile in the name of a resource, a product or a type of GPU; None: there is none. `gpu_memory_mib`: of the whole GPU, 0: not known."""
     match = _PROFILE.search(name)

@@ -5,12 +5,17 @@ watches.
 """
 
 import ctypes
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from federator.model.jobs import WHOLE_MILLI
 from federator_agent.gpu_topology import Groups, near
 from federator_agent.gpus import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading, describe
+from federator_agent.mig import mig, number_of
 
 XIDS = {
     48: "a memory error that could not be corrected",
@@ -28,6 +33,9 @@ SLOWED = {0x20 | 0x40: "heat", 0x80: "its power brake"}
 """By bits of the driver's reasons for slow clocks: what slows a GPU down although it has work. That it keeps to its limit of power is usual, and no remark."""
 MOST_EVENTS = 1000
 """Taken at once; the rest waits for the next time."""
+NO_INSTANCE = 0xFFFFFFFF
+"""In an error event: it is of the whole GPU."""
+_COMPUTE_PART = re.compile(r"\d+c\.\d+g\.")
 
 
 REMEDY = (
@@ -35,6 +43,8 @@ REMEDY = (
 )
 LIBRARY = "libnvidia-ml.so.1"
 """Of the driver."""
+CUT_REMEDY = "make some by nvidia-smi mig -cgi PROFILES -C, or switch MIG off"
+WHOLE_REMEDY = "make one compute instance of the whole instance, by nvidia-smi mig -cgi PROFILES -C"
 _VENDOR, _DISPLAY = "0x10de", "0x03"
 
 
@@ -67,8 +77,8 @@ class Nvml:
         self._events: Any = None
         self._heard_of: set[int] = set()
         """Devices whose events are listened for, by the address that NVML knows them by."""
-        self._xids: dict[int, tuple[int, int]] = {}
-        """The last error event of each device, and how many it has had."""
+        self._xids: dict[tuple[int, int], tuple[int, int]] = {}
+        """The last error event of each device and of each of its instances, and how many it has had."""
 
     def read(self) -> Reading:
         """What it says now."""
@@ -127,8 +137,8 @@ class Nvml:
             milliwatts = _optional(nvml, nvml.nvmlDeviceGetPowerUsage, device)
             rates = _optional(nvml, nvml.nvmlDeviceGetUtilizationRates, device)
             reasons = _optional(nvml, nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device) or 0
-            fault, events = self._fault(device)
-            return Gpu(
+            fault = self._fault(device)
+            gpu = Gpu(
                 index,
                 name=nvml.nvmlDeviceGetName(device),
                 uuid=nvml.nvmlDeviceGetUUID(device),
@@ -141,9 +151,10 @@ class Nvml:
                 power_w=None if milliwatts is None else round(milliwatts / 1000),
                 processes=_processes(nvml, device),
                 slowed_by=" and ".join(words for bits, words in SLOWED.items() if reasons & bits),
-                trouble=fault or self._mode(device),
-                fault=f"{fault}, {events}" if fault else "",
+                trouble=fault[0],
+                fault=", ".join(map(str, fault)) if fault[0] else "",
             )
+            return self._cut(gpu, device)
         except nvml.NVMLError as error:
             if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
                 return Gpu(index, trouble="it is lost from the bus")
@@ -151,8 +162,8 @@ class Nvml:
 
     def _fault(self, device: Any) -> tuple[str, int]:
         """What the driver holds against it, and how many error events it has had."""
-        xid, events = self._xids.get(_address(device), (0, 0))
-        return f"Xid {xid}: {XIDS[xid]}" if events else self._memory_fault(device), events
+        xid, events = self._xids.get((_address(device), NO_INSTANCE), (0, 0))
+        return _of_xid(xid) or self._memory_fault(device), events
 
     def _memory_fault(self, device: Any) -> str:
         nvml = self._nvml
@@ -172,12 +183,49 @@ class Nvml:
             return "broken memory pages are in use until its next reset"
         return ""
 
-    def _mode(self, device: Any) -> str:
+    def _cut(self, gpu: Gpu, device: Any) -> Gpu:
+        """With its instances, where it is in MIG mode. Without any it is of no use."""
         nvml = self._nvml
         mode = _optional(nvml, nvml.nvmlDeviceGetMigMode, device)
-        if mode is not None and mode[0]:
-            return "it is in MIG mode, and its parts cannot be told apart yet"
-        return ""
+        if mode is None or not mode[0]:
+            return gpu
+        most = _optional(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0
+        handles = (
+            _optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, at) for at in range(most)
+        )
+        found = (self._instance(gpu, device, handle) for handle in handles if handle is not None)
+        instances = {each.index: each for each in found if each is not None}
+        why = "" if instances else f"it is in MIG mode and has no instances: {CUT_REMEDY}"
+        return replace(gpu, instances=tuple(instances.values()), trouble=gpu.trouble or why)
+
+    def _instance(self, gpu: Gpu, device: Any, handle: Any) -> Gpu | None:
+        """What ails its GPU ails it, too. None: it is gone meanwhile, or the driver does not say what part it is."""
+        nvml = self._nvml
+        number = _optional(nvml, nvml.nvmlDeviceGetGpuInstanceId, handle)
+        uuid = _optional(nvml, nvml.nvmlDeviceGetUUID, handle)
+        memory = _optional(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+        name = _optional(nvml, nvml.nvmlDeviceGetName, handle) or ""
+        part = mig(name, gpu.model, gpu.memory_mib)
+        if number is None or uuid is None or memory is None or part is None:
+            return None
+        xid, events = self._xids.get((_address(device), number), (0, 0))
+        trouble, fault = gpu.trouble, gpu.fault
+        if not trouble and xid:
+            trouble, fault = _of_xid(xid), f"{_of_xid(xid)}, {events}"
+        divided = _COMPUTE_PART.search(name)
+        return replace(
+            gpu,
+            index=number_of(gpu.index, number),
+            uuid=uuid,
+            memory_mib=int(memory.total) >> 20,
+            used_mib=int(memory.used) >> 20,
+            utilisation_percent=None,
+            power_w=None if gpu.power_w is None else round(gpu.power_w * part.milli / WHOLE_MILLI),
+            processes=_processes(nvml, handle),
+            trouble=trouble or (f"its processors are divided again: {WHOLE_REMEDY}" if divided else ""),
+            fault=fault,
+            mig=part,
+        )
 
     def _listen(self, device: Any) -> None:
         """Have the driver keep error events of a device until they are asked for."""
@@ -197,8 +245,12 @@ class Nvml:
             except nvml.NVMLError:
                 return
             if event.eventType == nvml.nvmlEventTypeXidCriticalError and event.eventData in XIDS:
-                _, events = self._xids.get(_address(event.device), (0, 0))
-                self._xids[_address(event.device)] = int(event.eventData), events + 1
+                of = _address(event.device), int(event.gpuInstanceId)
+                self._xids[of] = int(event.eventData), self._xids.get(of, (0, 0))[1] + 1
+
+
+def _of_xid(xid: int) -> str:
+    return f"Xid {xid}: {XIDS[xid]}" if xid else ""
 
 
 def _optional(nvml: Any, call: Any, *arguments: Any) -> Any:
@@ -232,7 +284,8 @@ def main() -> int:
         return 1
     for line in describe(reading):
         sys.stdout.write(f"{line}\n" if line.startswith("ok") else f"FAIL  {line}\n")
-    return 1 if any(gpu.trouble for gpu in reading.gpus) else 0
+    whole = (each for gpu in reading.gpus for each in (gpu, *(gpu.instances or ())))
+    return 1 if any(gpu.trouble for gpu in whole) else 0
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ IDLE_PERCENT = 5
 class GpuUse(NamedTuple):
     """One GPU now."""
 
-    busy_percent: float
+    busy_percent: float | None
+    """None: of a MIG instance the driver does not say."""
     memory_mib: int
     power_w: float | None = None
     """Of the part that is the rank's; None: nobody knows."""
@@ -92,7 +93,7 @@ def _after(before: Used, ranks: Mapping[int, Reading], passed_s: float, cpu_s: f
     gpus = [gpu for each in ranks.values() for gpu in each.gpus or ()]
     if not gpus:
         return after
-    busy = [gpu.busy_percent for gpu in gpus]
+    busy = [gpu.busy_percent for gpu in gpus if gpu.busy_percent is not None]
     watts = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     kwh = sum(watts) * passed_s / JOULES_PER_KWH
     return replace(
@@ -104,5 +105,5 @@ def _after(before: Used, ranks: Mapping[int, Reading], passed_s: float, cpu_s: f
         gpus_sampled_s=before.gpus_sampled_s + passed_s * len(busy),
         gpus_busy_s=before.gpus_busy_s + passed_s * sum(busy) / 100,
         gpu_memory_peak_mib=max(before.gpu_memory_peak_mib, *(gpu.memory_mib for gpu in gpus)),
-        idle_s=before.idle_s + passed_s if max(busy) < IDLE_PERCENT else 0.0,
+        idle_s=before.idle_s + passed_s if busy and max(busy) < IDLE_PERCENT else 0.0,
     )

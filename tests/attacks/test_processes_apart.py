@@ -26,6 +26,7 @@ from federator_agent.local.confinement import Confinement
 from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.local.traces import processes
+from federator_agent.mig import number_of
 from tests.contract.runtimes import factories_local_sandbox, factories_local_users, test_entering
 from tests.contract.runtimes.world import RuntimeWorld, Site
 from tests.support.waiting import until
@@ -361,6 +362,16 @@ def test_the_gpus_of_others_are_not_to_be_opened(tmp_path: Path) -> None:
     assert nodes.others((0,), tmp_path) == (tmp_path / "dev/nvidia0",)
     assert nodes.others((), tmp_path) == (tmp_path / "dev/nvidia1", tmp_path / "dev/nvidia0")
     assert nodes.others((0, 1), tmp_path) == ()
+    for instance, minor in ((1, 12), (7, 66)):
+        folder = tmp_path / f"proc/driver/nvidia/capabilities/gpu1/mig/gi{instance}"
+        (folder / "ci0").mkdir(parents=True)
+        for access, number in ((folder, minor), (folder / "ci0", minor + 1)):
+            (access / "access").write_text(f"DeviceFileMinor: {number}\nDeviceFileMode: 292\n")
+            node = tmp_path / f"dev/nvidia-caps/nvidia-cap{number}"
+            node.parent.mkdir(exist_ok=True)
+            node.touch()
+    hidden = {node.name for node in nodes.others((number_of(0, 7),), tmp_path)}
+    assert hidden == {"nvidia0", "nvidia-cap12", "nvidia-cap13"}
 
 
 def test_the_agent_cannot_be_traced_by_its_own_user() -> None:

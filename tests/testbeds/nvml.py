@@ -30,6 +30,7 @@ class StubDriver:
         self._file = folder / "gpus"
         self._gpus: list[dict[str, Any]] = [{"memory": memory_mib, "name": name} for name in names]
         self._lines: tuple[str, ...] = ()
+        self._cuts: dict[int, list[dict[str, Any]]] = {}
         self._write()
 
     @property
@@ -47,6 +48,24 @@ class StubDriver:
         self._lines = lines
         self._write()
 
+    def cut(self, index: int, *instances: tuple[int, str, int], **values: object) -> None:
+        """Switch MIG on, with these instances: number, profile and memory in MiB of each; `values` are of each, as in `change`. With none it is in that mode and not cut."""
+        self._cuts[index] = [
+            {
+                "gi": number,
+                "memory": memory_mib,
+                **values,
+                "name": f"{self._gpus[index]['name']} MIG {profile}",
+            }
+            for number, profile, memory_mib in instances
+        ]
+        self.change(index, mig=1)
+
+    def uncut(self, index: int) -> None:
+        """Switch MIG off."""
+        self._cuts.pop(index, None)
+        self.change(index, mig=0)
+
     def remove(self, index: int) -> None:
         """Take a GPU away altogether, as after a boot that no longer finds it."""
         del self._gpus[index]
@@ -55,9 +74,12 @@ class StubDriver:
     def _write(self) -> None:
         """Whole or not at all: it is read at any time."""
         lines = list(self._lines)
-        for gpu in self._gpus:
-            keys = [f"{key}={value}" for key, value in gpu.items() if key != "name"]
-            lines.append(" ".join(["gpu", *keys, f"name={gpu['name']}"]))
+        devices = [("gpu", gpu) for gpu in self._gpus]
+        for index, instances in self._cuts.items():
+            devices += [(f"instance {index}.{count}", each) for count, each in enumerate(instances)]
+        for first, device in devices:
+            keys = [f"{key}={value}" for key, value in device.items() if key != "name"]
+            lines.append(" ".join([first, *keys, f"name={device['name']}"]))
         new = self._file.with_suffix(".new")
         new.write_text("".join(f"{line}\n" for line in lines))
         new.replace(self._file)

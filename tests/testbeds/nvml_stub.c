@@ -2,7 +2,10 @@
  *
  * The file is read at every call, so a test changes the GPUs under a running program. A line a GPU, in the order of their indices:
  *     gpu used=0 util=0 ... name=NVIDIA A100-SXM4-80GB
- * with memory in MiB, `processes=PID:MIB,PID:MIB` and the name last; of the other keys one that is absent is 0. Other lines:
+ * with memory in MiB, `processes=PID:MIB,PID:MIB` and the name last; of the other keys one that is absent is 0. A GPU with `mig=1` has instances,
+ * counted from 0, with their numbers at the driver:
+ *     instance GPU.COUNT gi=7 memory=9728 used=0 ... name=NVIDIA A100-SXM4-80GB MIG 1g.10gb
+ * and its error events are of the instance `xid_gi=`, if that is there. Other lines:
  *     driver 550.54.15      its version
  *     init 9                what nvmlInitWithFlags returns
  *     hang                  every call waits until this line is gone
@@ -13,15 +16,16 @@
 #include <string.h>
 #include <time.h>
 
-enum { OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, INSUFFICIENT_SIZE = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15 };
-enum { MAX_GPUS = 64, MAX_LINE = 1024 };
+enum { OK, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, NOT_LOADED = 9, TIMEOUT = 10, LOST = 15 };
+enum { MAX_GPUS = 64, MAX_INSTANCES = 7, MAX_LINE = 1024 };
 #define XID_CRITICAL 8ULL
 
-struct gpu { int index; };
+struct gpu { int index, instance; }; /* instance: from 1 on; 0: the whole of it */
 struct event { struct gpu *device; unsigned long long type, data; unsigned instance, compute; };
 struct process { unsigned pid; unsigned long long bytes; unsigned instance, compute; };
 
 static struct gpu gpus[MAX_GPUS];
+static struct gpu instances[MAX_GPUS][MAX_INSTANCES];
 static unsigned long long told_xid[MAX_GPUS];
 static int initialised;
 
@@ -48,7 +52,7 @@ static int look(int index, char *line, int *count, const char *word, char *rest)
         } else if (!strcmp(each, "hang")) {
             hangs = 1;
         } else if (word && !strncmp(each, word, strlen(word))) {
-            strcpy(rest, each + strlen(word) + 1);
+            strcpy(rest, each + strlen(word) + (word[strlen(word) - 1] != ' '));
         }
     }
     fclose(file);
@@ -66,7 +70,15 @@ static int gpu_line(struct gpu *gpu, char *line) {
     int count, failed = look(gpu->index, line, &count, NULL, NULL);
     if (failed) return failed;
     if (gpu->index >= count) return LOST;
-    return number(line, "lost") ? LOST : OK;
+    if (number(line, "lost")) return LOST;
+    if (!gpu->instance) return OK;
+    char word[64];
+    snprintf(word, sizeof word, "instance %d.%d ", gpu->index, gpu->instance - 1);
+    line[0] = line[1] = 0;
+    failed = look(-1, NULL, NULL, word, line + 1);
+    if (!line[1]) return failed ? failed : NOT_FOUND;
+    line[0] = ' ';
+    return failed;
 }
 
 static int value(struct gpu *gpu, const char *key, unsigned long long *answer) {
@@ -126,7 +138,7 @@ int nvmlDeviceGetName(struct gpu *gpu, char *name, unsigned length) {
 int nvmlDeviceGetUUID(struct gpu *gpu, char *uuid, unsigned length) {
     char line[MAX_LINE] = "";
     int failed = gpu_line(gpu, line);
-    snprintf(uuid, length, "GPU-%08d-0000-0000-0000-000000000000", gpu->index);
+    snprintf(uuid, length, "%s-%08d-0000-0000-0000-%012llu", gpu->instance ? "MIG" : "GPU", gpu->index, number(line, "gi"));
     return failed;
 }
 
@@ -142,7 +154,7 @@ int nvmlDeviceGetUtilizationRates(struct gpu *gpu, unsigned rates[2]) {
     unsigned long long percent, mig;
     int failed = value(gpu, "util", &percent);
     if (failed || (failed = value(gpu, "mig", &mig))) return failed;
-    if (mig) return NOT_SUPPORTED;
+    if (mig || gpu->instance) return NOT_SUPPORTED;
     rates[0] = percent, rates[1] = percent;
     return OK;
 }
@@ -213,6 +225,28 @@ int nvmlDeviceGetMigMode(struct gpu *gpu, unsigned *current, unsigned *pending) 
     return failed;
 }
 
+int nvmlDeviceGetMaxMigDeviceCount(struct gpu *gpu, unsigned *count) {
+    unsigned long long mig;
+    int failed = value(gpu, "mig", &mig);
+    *count = mig ? MAX_INSTANCES : 0;
+    return failed;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(struct gpu *gpu, unsigned index, struct gpu **instance) {
+    if (index >= MAX_INSTANCES) return INVALID_ARGUMENT;
+    *instance = &instances[gpu->index][index];
+    **instance = (struct gpu){gpu->index, index + 1};
+    char line[MAX_LINE] = "";
+    return gpu_line(*instance, line);
+}
+
+int nvmlDeviceGetGpuInstanceId(struct gpu *instance, unsigned *id) {
+    unsigned long long answer;
+    int failed = value(instance, "gi", &answer);
+    if (!failed) *id = answer;
+    return failed;
+}
+
 int nvmlDeviceGetTotalEccErrors(struct gpu *gpu, int kind, int counter, unsigned long long *errors) {
     return value(gpu, kind != 1 ? "corrected" : counter == 0 ? "ecc" : "lifetime_ecc", errors);
 }
@@ -274,7 +308,8 @@ int nvmlEventSetWait_v2(void *set, struct event *data, unsigned timeout_ms) {
         if (xid == told_xid[index]) continue;
         told_xid[index] = xid;
         if (!xid) continue;
-        *data = (struct event){&gpus[index], XID_CRITICAL, xid, ~0u, ~0u};
+        unsigned of = strstr(line, " xid_gi=") ? number(line, "xid_gi") : ~0u;
+        *data = (struct event){&gpus[index], XID_CRITICAL, xid, of, of};
         return OK;
     }
     return failed ? failed : TIMEOUT;

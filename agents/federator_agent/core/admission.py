@@ -9,7 +9,7 @@ from federator_agent.core import endings, fencing
 from federator_agent.core.capacity_report import free_now
 from federator_agent.core.events import DevicesSeen, Noticed, PortFound, SpecArrived, SpecUnknown
 from federator_agent.core.instructions import FetchSpec, FindPort, Stage
-from federator_agent.core.lent_capacity import HostPool, Slot, seat_together
+from federator_agent.core.lent_capacity import HostPool, Slot, displaced, seat_together
 from federator_agent.core.state import Phase, Record
 from federator_agent.core.transition import Transition
 
@@ -126,6 +126,8 @@ def _seated(draft: Transition, record: Record) -> None:
 def devices_seen(draft: Transition, event: DevicesSeen) -> None:
     """What has not begun does not begin on a GPU that ails now: the dispatcher has another place. What runs goes on."""
     draft.set(ailing=event.ailing)
+    if event.pools is not None:
+        draft.set(site=replace(draft.state.site, pools=event.pools))
     for record in list(draft.records.values()):
         if record.phase is Phase.RESERVED and (why := unfit(draft, record)):
             endings.refuse(draft, record, why)
@@ -142,6 +144,8 @@ def unfit(draft: Transition, record: Record) -> str:
         for each in draft.state.ailing:
             if each.host == slot.host and each.gpu in slot.gpus:
                 return f"GPU {each.gpu} of {each.host}: {each.why}"
+        if slot.uuid and displaced(draft.state.site, (slot,)):
+            return f"the MIG instance {slot.gpus[0]} of {slot.host} is no more"
     return ""
 
 

@@ -9,7 +9,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.model.sites import AilingGpu
 from federator.wire.link import Desired
-from federator_agent.core.lent_capacity import Seen
+from federator_agent.core.lent_capacity import HostPool, Seen
 
 
 class Now(NamedTuple):
@@ -192,6 +192,8 @@ class DevicesSeen(msgspec.Struct, frozen=True):
     """This host's GPUs have been looked at; these ail, and all others are well."""
 
     ailing: tuple[AilingGpu, ...]
+    pools: tuple[HostPool, ...] | None = None
+    """All pools of the site, where GPUs are cut into other instances than before; None: as they were."""
 
 
 class Noticed(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ Lending is by *slots*, not by totals: with three GPUs lent of two hosts with two
 lends one. So a shape that is reported can always be taken.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -16,9 +17,19 @@ from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Resources, cut
 from federator.model.sites import LocalWork
 from federator.model.whose import Whose, is_among
 from federator_agent.electricity import Electricity
+from federator_agent.mig import place_of
 
 SHARED_POOL = "{}-shared"
 """The name of the pool that the shared GPUs of a pool make."""
+_PARTS = re.compile(r"-(shared|[1-7]g\.\d+gb)$")
+"""Ends the names of pools of parts: of shared GPUs, and of MIG instances."""
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """An instance that a GPU of the agent's host is cut into by MIG."""
+
+    uuid: str
+    memory_mib: int
 
 
 class HostPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +52,8 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
     """Of shared GPUs, what each host here has: all of one, or a part that the site has cut off it. Parts of one machine may be seen as one `Host`."""
     cut_milli: int = 0
     """Of shared GPUs: a rank gets whole parts of so many thousandths. 0: any part."""
+    instances: tuple[Instance, ...] = ()
+    """What its devices are, where they are not GPUs but MIG instances of this host."""
     allowed_gpus: int | None = None
     """So many of its GPUs the site's own cluster lets the federation have at once. None: all."""
     longest_s: float | None = None
@@ -65,7 +78,11 @@ class HostPool(msgspec.Struct, frozen=True, kw_only=True):
 
     def host_of(self, gpu: int) -> str:
         """The host that has the GPU of that number, in a pool of one machine."""
-        return f"{self.name}/{self.numbers.index(gpu) if self.shares else 0}"
+        return self.host_named(self.numbers.index(gpu) if self.shares else 0)
+
+    def host_named(self, index: int) -> str:
+        """The name of one of its hosts. That of an instance is its number: others come and go beside it."""
+        return f"{self.name}/{self.devices[index] if self.instances else index}"
 
     def suits(self, resources: Resources) -> str:
         """Why hosts of this make cannot take a rank of that size even when empty; empty text when they can."""
@@ -215,7 +232,7 @@ class Seen(msgspec.Struct, frozen=True):
     bound: frozenset[tuple[str, int]] = frozenset()
 
 
-class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a rank holds: its host, its GPUs there, and its share of the rest."""
 
     rank: int
@@ -228,6 +245,8 @@ class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """So many thousandths of its one GPU; 0: its GPUs are its own."""
     share_mib: int = 0
     """The same part of that GPU's memory, where it is known how much that has."""
+    uuid: str = ""
+    """By which programs know the MIG instance that it is; empty: it is none."""
 
 
 def lent_hosts(site: Site, pool: HostPool) -> tuple[Host, ...]:
@@ -241,14 +260,14 @@ def lent_hosts(site: Site, pool: HostPool) -> tuple[Host, ...]:
 def _hosts(pool: HostPool, lent: int) -> tuple[Host, ...]:
     """Its hosts, of which so many GPUs are lent: asked for at every report and every placement."""
     hosts, left, numbers = [], lent, pool.numbers
-    milli = WHOLE_MILLI if pool.shares else 0
+    milli = pool.host_milli if pool.shares else 0
     for index in range(pool.nodes):
         gpus = (numbers[index % pool.shares],) if pool.shares else numbers
         gpus = gpus[: max(0, left)]
         left -= len(gpus)
         if gpus or not pool.gpus_per_node:
             rest = pool.cpus_milli_per_node, pool.memory_mib_per_node
-            hosts.append(Host(f"{pool.name}/{index}", gpus, *rest, milli))
+            hosts.append(Host(pool.host_named(index), gpus, *rest, milli))
     return tuple(hosts)
 
 
@@ -263,7 +282,7 @@ def well_hosts(hosts: Iterable[Host], ailing: Collection[tuple[str, int]]) -> It
 
 
 def displaced(site: Site, slots: Iterable[Slot]) -> frozenset[tuple[str, int]]:
-    """GPUs that are held as the site file had them once and has no more, by the name of their pool, shared or not, and their number: nothing new starts there until that ends."""
+    """GPUs that are held, all or a part, as the site had them once and has no more, by the name of their pool, of parts or not, and their number: nothing new starts there until that ends."""
     there = {
         (host.name, gpu)
         for pool in site.pools
@@ -271,20 +290,29 @@ def displaced(site: Site, slots: Iterable[Slot]) -> frozenset[tuple[str, int]]:
         for gpu in host.gpus
     }
     return frozenset(
-        (_unshared(slot.pool), gpu) for slot in slots for gpu in slot.gpus if (slot.host, gpu) not in there
+        (unparted(slot.pool), place_of(gpu)[0])
+        for slot in slots
+        for gpu in slot.gpus
+        if (slot.host, gpu) not in there
     )
 
 
-def _unshared(pool: str) -> str:
-    return pool.removesuffix(SHARED_POOL.format(""))
+def unparted(pool: str) -> str:
+    """The name of the pool of whole GPUs of which that one has parts, or its own."""
+    return _PARTS.sub("", pool)
 
 
 def undisturbed_hosts(
     pool: HostPool, hosts: Collection[Host], held: Collection[tuple[str, int]]
 ) -> Iterable[Host]:
     """The hosts without GPUs that are `displaced`. Of several machines it is not known whose they were: then that number is left out at all."""
-    name = _unshared(pool.name)
-    return well_hosts(hosts, {(host.name, gpu) for host in hosts for gpu in host.gpus if (name, gpu) in held})
+    name = unparted(pool.name)
+    away = (
+        {(host.name, gpu) for host in hosts for gpu in host.gpus if (name, place_of(gpu)[0]) in held}
+        if held
+        else set()
+    )
+    return well_hosts(hosts, away)
 
 
 def lent_gpus(site: Site, pool: HostPool) -> int:
@@ -391,6 +419,9 @@ def seat(
         slot = Slot(rank, pool.name, host.name, gpus, need.cpus_milli, need.memory_mib)
         if milli := need.gpus.share_milli:
             slot = replace(slot, share_milli=milli, share_mib=pool.gpu_memory_mib * milli // WHOLE_MILLI)
+        if pool.instances:
+            instance = pool.instances[pool.devices.index(gpus[0])]
+            slot = replace(slot, share_mib=instance.memory_mib, uuid=instance.uuid)
         free[host.name] = free_hosts([host], [slot])[0]
         if apart:
             del free[host.name]

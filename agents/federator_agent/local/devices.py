@@ -19,6 +19,8 @@ from federator_agent.gpu_topology import Groups
 from federator_agent.gpus import Driver, DriverTrouble, Gpu, Library, NoDriver, Process, Reading
 from federator_agent.local import traces
 from federator_agent.local.gpu_tests import GpuTests
+from federator_agent.local.instances import with_instances
+from federator_agent.mig import place_of
 from federator_agent.nvml import Nvml
 
 FIRST_ANSWER_WITHIN_S = 20.0
@@ -50,13 +52,17 @@ class Devices:
         self._own = f"{state_dir}/"
         self._driver = Driver(library or Nvml())
         self._tests = tests
-        self._here = _here(site) if watch else ()
+        self._here = tuple(pool for pool in site.pools if pool.is_here) if watch else ()
         self._watched: tuple[HostPool, ...] | None = None
         """Those of them whose GPUs the driver knows; None: it has not said yet."""
+        self._cuts: dict[int, tuple[Gpu, ...]] = {}
+        """The instances of each GPU that is in MIG mode, as it was when it last answered."""
         self._crowded: frozenset[int] | None = None
         """On which GPUs somebody else was found the last time."""
         self._interval_s = EVERY_S
         self._near: tuple[Groups, ...] = ()
+        self._uncut = site.pools
+        """All pools, as if no GPU were cut."""
         self.site = site
         self.ailing: tuple[AilingGpu, ...] = ()
         self.gpus: Mapping[int, Gpu] = {}
@@ -72,8 +78,7 @@ class Devices:
                     replace(pool, near=found.near) if pool.is_here else pool
                     for pool in assigned(site.pools, found.gpus)
                 )
-                self.site = replace(site, pools=pools)
-                self._here = _here(self.site)
+                self._uncut, self._here = pools, tuple(pool for pool in pools if pool.is_here)
                 self.ailing = self._judge(found)
             _note(self.ailing)
 
@@ -81,25 +86,27 @@ class Devices:
         """Look again and again, and tell what has changed."""
         while self._here:
             await asyncio.sleep(self._interval_s)
+            pools = self.site.pools
             try:
                 ailing = self._judge(await self._driver.look(ANSWERS_WITHIN_S))
             except (NoDriver, DriverTrouble) as error:
                 ailing = self._judge(error)
-            if ailing != self.ailing:
+            cut_anew = None if self.site.pools == pools else self.site.pools
+            if ailing != self.ailing or cut_anew is not None:
                 _note(each for each in ailing if each not in self.ailing)
                 self.ailing = ailing
-                tell(DevicesSeen(ailing))
+                tell(DevicesSeen(ailing, cut_anew))
 
     def watched(self) -> dict[int, Gpu]:
         """Those of `gpus` that are in pools."""
-        numbers = (number for pool in self._watched or () for number in pool.numbers)
+        numbers = (number for pool in self._pools for number in pool.numbers)
         return {number: self.gpus[number] for number in numbers if number in self.gpus}
 
     def use(self, held: Mapping[int, Sequence[str]]) -> tuple[GpuUse, ...]:
         """How busy each watched GPU is, as the driver has said last; `held`: the placements that hold each. Rounded, so that small changes are none."""
         found = (
             (pool, number, self.gpus[number])
-            for pool in self._watched or ()
+            for pool in self._pools
             for number in pool.numbers
             if number in self.gpus
         )
@@ -118,8 +125,16 @@ class Devices:
             for pool, number, gpu in found
         )[:MAX_GPUS]  # fmt: skip
 
+    @property
+    def _pools(self) -> tuple[HostPool, ...]:
+        """Those that are watched, as their GPUs are cut now."""
+        return with_instances(self._watched or (), self._watched or (), self._cuts)
+
     def _group(self, number: int) -> str:
-        """The groups of GPUs that it is in, in words."""
+        """The groups of GPUs that it is in, in words; of an instance its GPU."""
+        whole, instance = place_of(number)
+        if instance is not None:
+            return f"GPU {whole}"
         named = zip(("NVLink", "NUMA"), self._near, strict=False)
         return ", ".join(
             f"{name} {at}" for name, groups in named for at, group in enumerate(groups) if number in group
@@ -127,12 +142,13 @@ class Devices:
 
     def _judge(self, found: Reading | NoDriver | DriverTrouble) -> tuple[AilingGpu, ...]:
         self._interval_s = NO_DRIVER_EVERY_S if isinstance(found, NoDriver) else EVERY_S
-        self.gpus = {gpu.index: gpu for gpu in found.gpus} if isinstance(found, Reading) else {}
+        whole = found.gpus if isinstance(found, Reading) else ()
+        self.gpus = {each.index: each for gpu in whole for each in (gpu, *(gpu.instances or ()))}
         if isinstance(found, NoDriver):
             return ()
         if isinstance(found, DriverTrouble):
             self._crowded = None
-            watched = self._here if self._watched is None else self._watched
+            watched = self._here if self._watched is None else self._pools
             return tuple(_ailing(pool, gpu, str(found)) for pool in watched for gpu in pool.numbers)
         if self._watched is None:
             self._watched = tuple(pool for pool in self._here if _known(pool, found.gpus))
@@ -141,23 +157,25 @@ class Devices:
                     log.warning(
                         "pool %s: the driver shows no %s, so its GPUs are not watched", pool.name, pool.model
                     )
-        crowds = {gpu.index: why for gpu in found.gpus if (why := self._crowd(gpu))}
+        for gpu in found.gpus:
+            if gpu.instances:
+                self._cuts[gpu.index] = gpu.instances
+            elif gpu.name:
+                self._cuts.pop(gpu.index, None)
+        self.site = replace(self.site, pools=with_instances(self._uncut, self._watched, self._cuts))
+        crowds = {number: why for number, gpu in self.gpus.items() if (why := self._crowd(gpu))}
         # Twice in a row: the memory of a process that has just ended is not free at once.
         twice = crowds.keys() & (crowds.keys() if self._crowded is None else self._crowded)
         self._crowded = frozenset(crowds)
-        by_number = {gpu.index: gpu for gpu in found.gpus}
         whys = [
-            (
-                pool,
-                number,
-                self._trouble(pool, by_number.get(number)) or (crowds[number] if number in twice else ""),
-            )
-            for pool in self._watched
+            (pool, number, self._trouble(pool, number) or (crowds[number] if number in twice else ""))
+            for pool in self._pools
             for number in pool.numbers
         ]
         return tuple(_ailing(pool, number, why) for pool, number, why in whys if why)
 
-    def _trouble(self, pool: HostPool, gpu: Gpu | None) -> str:
+    def _trouble(self, pool: HostPool, number: int) -> str:
+        gpu = self.gpus.get(number) or self.gpus.get(place_of(number)[0])
         if gpu is None:
             return "the driver does not show it"
         if gpu.name and not is_of(pool.model, gpu.model):
@@ -176,11 +194,6 @@ class Devices:
         if told <= gpu.memory_mib * FOREIGN_SHARE:
             return ""
         return f"most of its memory is held by {_name(max(others, key=lambda each: each.memory_mib or 0))}, which is not the federation's"
-
-
-def _here(site: Site) -> tuple[HostPool, ...]:
-    """The pools that are this host."""
-    return tuple(pool for pool in site.pools if pool.is_here)
 
 
 def assigned(pools: Iterable[HostPool], gpus: Sequence[Gpu]) -> tuple[HostPool, ...]:

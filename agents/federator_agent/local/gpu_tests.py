@@ -121,7 +121,7 @@ class GpuTests:
         """Test it once. What it had when that began is what is found gone."""
         self._testing = gpu.index
         try:
-            why = await self._failure(gpu.index)
+            why = await self._failure(gpu)
         finally:
             self._testing = None
         case = self._cases.get(gpu.index, _Case())
@@ -134,13 +134,14 @@ class GpuTests:
             log.warning("GPU %d takes work again: its test has passed (%s)", gpu.index, gpu.trouble)
             self._cases[gpu.index] = _Case(tests, due_s=due_s, cleared=gpu.fault)
 
-    async def _failure(self, number: int) -> str:
+    async def _failure(self, gpu: Gpu) -> str:
         """Run the test; why it has failed, or nothing. Whatever it has started is ended."""
+        number = gpu.index
         directory = self._directory / str(number)
         over: asyncio.Future[tuple[int | None, str]] = asyncio.get_running_loop().create_future()
         try:
             place = await asyncio.to_thread(self._made, directory, number)
-            self._start(place, number, over)
+            self._start(place, gpu, over)
             async with asyncio.timeout(self._test.within):
                 code, detail = await asyncio.shield(over)
         except TimeoutError:
@@ -161,10 +162,11 @@ class GpuTests:
         self._confinement.own(place, fresh=True)
         return place
 
-    def _start(self, place: Place, number: int, over: "asyncio.Future[tuple[int | None, str]]") -> None:
+    def _start(self, place: Place, gpu: Gpu, over: "asyncio.Future[tuple[int | None, str]]") -> None:
+        number = gpu.index
         seen = 0 if self._confinement.hides_gpus((number,)) else number
         environment = self._environment | {
-            self._visible: str(seen),
+            self._visible: gpu.uuid if gpu.mig else str(seen),
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         }
         launch = self._confinement.launch(

@@ -47,14 +47,14 @@ def _held(rank: Rank, gpus: Mapping[int, Gpu]) -> tuple[GpuUse, ...] | None:
     known = tuple(
         GpuUse(gpu.utilisation_percent, gpu.used_mib, _power_w(rank.slot, gpu))
         for gpu in found
-        if gpu is not None and gpu.utilisation_percent is not None
+        if gpu is not None and (gpu.mig or gpu.utilisation_percent is not None)
     )
     return known if len(known) == len(found) else None
 
 
 def _power_w(slot: Slot, gpu: Gpu) -> float | None:
-    """Of a GPU that several share each is charged with its part."""
-    if gpu.power_w is None or not slot.share_milli:
+    """Of a GPU that several share each is charged with its part; of an instance that is told already."""
+    if gpu.power_w is None or gpu.mig or not slot.share_milli:
         return gpu.power_w
     return gpu.power_w * slot.share_milli / WHOLE_MILLI
 

@@ -378,7 +378,7 @@ class LocalRuntime:
             writable=(folders.checkpoints,),
             readable=(*shown, *sorted(kept)),
             gpus=slot.gpus if slot else (),
-            shares=bool(slot and slot.share_milli),
+            shares=bool(slot and slot.share_milli and not slot.uuid),
         )
 
     def _as_seen(self, slot: Slot) -> Slot:

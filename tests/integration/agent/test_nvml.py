@@ -17,7 +17,8 @@ from federator_agent import nvml
 from federator_agent.core.lent_capacity import HostPool, Site
 from federator_agent.gpus import Driver, DriverTrouble, Gpu, NoDriver, Process
 from federator_agent.local import devices
-from federator_agent.nvml import Nvml
+from federator_agent.mig import Mig
+from federator_agent.nvml import CUT_REMEDY, WHOLE_REMEDY, Nvml
 from tests.support.waiting import until
 from tests.testbeds.nvml import A100, StubDriver
 
@@ -102,7 +103,7 @@ def test_models_are_named_as_users_write_them(name: str, model: str) -> None:
             {"retired_pending": 0},
             "broken memory pages are in use until its next reset",
         ),
-        ({"mig": 1}, {"mig": 0}, "it is in MIG mode, and its parts cannot be told apart yet"),
+        ({"mig": 1}, {"mig": 0}, f"it is in MIG mode and has no instances: {CUT_REMEDY}"),
     ],
 )
 def test_a_gpu_ails_and_is_well_again(
@@ -151,6 +152,50 @@ def test_an_error_event_that_comes_again_is_another_fault(install: Install) -> N
     stub.change(0, ecc=0, mig=1)
     (divided,) = Driver(Nvml()).read().gpus
     assert (bool(divided.trouble), divided.fault) == (True, ""), "no test would find that gone"
+
+
+def test_the_instances_of_a_gpu_in_mig_mode_are_told_apart(install: Install) -> None:
+    stub = install(A100, A100)
+    stub.cut(1, (9, "1g.10gb", 9728), (5, "2g.20gb", 19968), used=512, processes="77:512")
+    stub.change(1, watts=400, temperature=50)
+    whole, divided = Driver(Nvml()).read().gpus
+    assert whole.instances is None
+    small, large = divided.instances or ()
+    assert (small.index, small.uuid) == (20_009, "MIG-00000001-0000-0000-0000-000000000009")
+    assert (small.model, small.memory_mib, small.used_mib, small.processes) == (
+        "A100",
+        9728,
+        512,
+        (Process(77, 512),),
+    )
+    assert (small.mig, large.mig) == (Mig("1g.10gb", 143, 1 / 8), Mig("2g.20gb", 286, 1 / 4))
+    assert (small.power_w, small.temperature_c, small.utilisation_percent) == (57, 50, None)
+    assert (divided.trouble, small.trouble) == ("", "")
+
+
+def test_an_error_event_of_an_instance_is_no_other_instances_and_a_fault_of_its_gpu_is_all_of_theirs(
+    install: Install,
+) -> None:
+    stub, driver = install(A100), Driver(Nvml())
+    stub.cut(0, (7, "1g.10gb", 9728), (8, "1g.10gb", 9728), (1, "1c.3g.40gb", 40192))
+
+    def faults() -> list[str]:
+        (gpu,) = driver.read().gpus
+        return [each.fault for each in gpu.instances or ()]
+
+    assert faults() == ["", "", ""]
+    stub.change(0, xid=95, xid_gi=8)
+    one = "Xid 95: a memory error that could not be contained, 1"
+    assert faults() == ["", one, ""]
+    stub.change(0, remap_failure=1)
+    assert faults() == ["a broken memory row could not be replaced, 0"] * 3
+    stub.change(0, remap_failure=0)
+    (gpu,) = driver.read().gpus
+    assert [each.trouble for each in gpu.instances or ()] == [
+        "",
+        "Xid 95: a memory error that could not be contained",
+        f"its processors are divided again: {WHOLE_REMEDY}",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from federator.model.placements import Used
 from federator_agent.core.lent_capacity import Slot
@@ -13,6 +14,7 @@ from federator_agent.gpus import Gpu
 from federator_agent.local import cgroups
 from federator_agent.local.meter import Rank, readings
 from federator_agent.local.traces import MARK
+from federator_agent.mig import Mig
 from federator_agent.usage import Reading, UsageTotals
 
 
@@ -73,6 +75,15 @@ def test_who_has_a_part_of_a_gpu_has_that_part_of_its_power(tmp_path: Path) -> N
     slot = Slot(rank=0, pool="p", host="h", gpus=(0,), cpus_milli=1000, memory_mib=0, share_milli=250)
     used = Meter().look({"p": [Rank(slot, tmp_path)]}, {0: gpu(0, 50, power_w=400)}, 3600.0, 3600.0)["p"]
     assert used.energy_kwh == pytest.approx(0.1)
+
+
+def test_of_an_instance_power_and_memory_are_known_and_not_how_busy_it_is(tmp_path: Path) -> None:
+    slot = Slot(rank=0, pool="p", host="h", gpus=(10_007,), cpus_milli=1000, memory_mib=0, share_milli=143)
+    of = replace(gpu(10_007, None, 900, power_w=50), mig=Mig("1g.10gb", 143, 0.125))
+    used = Meter().look({"p": [Rank(slot, tmp_path)]}, {10_007: of}, 3600.0, 3600.0)["p"]
+    assert used.energy_kwh == pytest.approx(0.05)
+    assert used.gpu_memory_peak_mib == 900
+    assert (used.gpus_busy, used.idle_s) == (None, 0.0)
 
 
 def test_where_no_power_is_told_nothing_is_known_of_energy(tmp_path: Path) -> None:
