@@ -306,12 +306,10 @@ def undisturbed_hosts(
     pool: HostPool, hosts: Collection[Host], held: Collection[tuple[str, int]]
 ) -> Iterable[Host]:
     """The hosts without GPUs that are `displaced`. Of several machines it is not known whose they were: then that number is left out at all."""
+    if not held:
+        return hosts
     name = unparted(pool.name)
-    away = (
-        {(host.name, gpu) for host in hosts for gpu in host.gpus if (name, place_of(gpu)[0]) in held}
-        if held
-        else set()
-    )
+    away = {(host.name, gpu) for host in hosts for gpu in host.gpus if (name, place_of(gpu)[0]) in held}
     return well_hosts(hosts, away)
 
 
@@ -419,7 +417,7 @@ def seat(
         slot = Slot(rank, pool.name, host.name, gpus, need.cpus_milli, need.memory_mib)
         if milli := need.gpus.share_milli:
             slot = replace(slot, share_milli=milli, share_mib=pool.gpu_memory_mib * milli // WHOLE_MILLI)
-        if pool.instances:
+        if pool.instances and gpus:
             instance = pool.instances[pool.devices.index(gpus[0])]
             slot = replace(slot, share_mib=instance.memory_mib, uuid=instance.uuid)
         free[host.name] = free_hosts([host], [slot])[0]

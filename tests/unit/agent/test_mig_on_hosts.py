@@ -100,6 +100,14 @@ def test_a_rank_has_one_instance_with_its_uuid_and_its_memory() -> None:
     assert free(world) == {"a": [3], "a-1g.10gb": [0, 143]}
 
 
+def test_work_without_a_gpu_finds_room_beside_instances() -> None:
+    world = a_world(instance(3, 7, SMALL))
+    world.run("p", replace(spec(), resources=Resources(cpus_milli=100)), pool="a-1g.10gb")
+    (slot,) = world.state.records["p"].slots
+    assert (slot.gpus, slot.uuid) == ((), "")
+    assert free(world) == {"a": [3], "a-1g.10gb": [143]}
+
+
 def test_an_idle_gpu_is_cut_otherwise_while_work_runs_on_other_instances() -> None:
     first, second = instance(3, 7, SMALL), instance(3, 9, SMALL)
     world = a_world(first, second)
