@@ -1,6 +1,6 @@
 """Why a place is not for a job, in words, with the smallest change that would lift the reason."""
 
-from federator.kernel.quantities import cents_up, format_bytes, format_mib
+from federator.kernel.quantities import cents_up, format_bytes
 from federator.kernel.quantities import format_duration as span
 from federator.model import rejections as r
 from federator.model.capacity import Market
@@ -62,12 +62,11 @@ def _offer_avoided(why: r.OfferAvoided, now: float) -> Words:
     return Words(f"{said}; it is not tried again before {until}", f"wait until {until}")
 
 
-@word(r.HomeAway)
-def _home_away(why: r.HomeAway, _now: float) -> Words:
-    text = f"nothing is rented while site {', '.join(why.sites)}, away for a moment, may come back"
-    return Words(text, "wait a moment")
-
-
+phrase(
+    r.HomeAway,
+    "nothing is rented while site {sites:list}, away for a moment, may come back",
+    "wait a moment",
+)
 phrase(
     r.RentingPaused, "renting is paused for the whole federation", "an operator runs `federator burst resume`"
 )
@@ -81,36 +80,23 @@ phrase(
     "what the job has saved is at {site}, where it goes on",
     "when {site} has room, or is declared dead because it is gone for good",
 )
-
-
-@word(r.OtherSites)
-def _other_sites(why: r.OtherSites, _now: float) -> Words:
-    return Words(f"the job may run only at {', '.join(why.sites)}", f"add {why.site} to placement.sites")
-
-
+phrase(r.OtherSites, "the job may run only at {sites:list}", "add {site} to placement.sites")
 phrase(r.SiteExcluded, "the job excludes {site}", "remove {site} from placement.not_sites")
-
-
-@word(r.SiteRefused)
-def _site_refused(why: r.SiteRefused, now: float) -> Words:
-    until = moment(why.until_at, now)
-    text = f"{why.site} has evicted or repeatedly refused it; it is not tried again before {until}"
-    return Words(text, f"wait until {until}")
-
-
-@word(r.OtherKinds)
-def _other_kinds(why: r.OtherKinds, _now: float) -> Words:
-    text = f"the job may run only at sites of kind {' or '.join(why.kinds)}; this one is {why.site_kind}"
-    return Words(text, f"add {why.site_kind} to placement.kinds")
-
-
-@word(r.LabelsMissing)
-def _labels_missing(why: r.LabelsMissing, _now: float) -> Words:
-    wanted = ", ".join(why.labels)
-    return Words(
-        f"the job asks for a site with {wanted}",
-        f"remove {wanted} from placement.labels, or label {why.site} so",
-    )
+phrase(
+    r.SiteRefused,
+    "{site} has evicted or repeatedly refused it; it is not tried again before {until_at:moment}",
+    "wait until {until_at:moment}",
+)
+phrase(
+    r.OtherKinds,
+    "the job may run only at sites of kind {kinds:or}; this one is {site_kind}",
+    "add {site_kind} to placement.kinds",
+)
+phrase(
+    r.LabelsMissing,
+    "the job asks for a site with {labels:list}",
+    "remove {labels:list} from placement.labels, or label {site} so",
+)
 
 
 @word(r.LendsToOthers)
@@ -194,18 +180,16 @@ def _other_models(why: r.OtherModels, _now: float) -> Words:
     return Words(f"the job asks for {' or '.join(why.models)}; {has}", f"allow {why.has}" if why.has else "")
 
 
-@word(r.GpuMemory)
-def _gpu_memory(why: r.GpuMemory, _now: float) -> Words:
-    has = format_mib(why.has_mib)
-    return Words(
-        f"the job asks for {format_mib(why.asks_mib)} per GPU; it has {has}", f"ask for {has} per GPU"
-    )
-
-
-@word(r.OtherParts)
-def _other_parts(why: r.OtherParts, _now: float) -> Words:
-    text = f"its GPUs are cut into parts of {why.part:g}, and the job asks for {gpus(why.asks)}"
-    return Words(text, f"ask for {gpus(why.part)}")
+phrase(
+    r.GpuMemory,
+    "the job asks for {asks_mib:mib} per GPU; it has {has_mib:mib}",
+    "ask for {has_mib:mib} per GPU",
+)
+phrase(
+    r.OtherParts,
+    "its GPUs are cut into parts of {part:g}, and the job asks for {asks:gpus}",
+    "ask for {part:gpus}",
+)
 
 
 @word(r.GpusShared)
@@ -220,13 +204,11 @@ def _gpus_whole(why: r.GpusWhole, _now: float) -> Words:
     return Words("the job asks for part of a GPU, and none there is shared", change)
 
 
-@word(r.NotOnOneHost)
-def _not_on_one_host(why: r.NotOnOneHost, _now: float) -> Words:
-    asks = f"{gpus(why.gpus)}, {why.cpus_milli / 1000:g} CPUs and {format_mib(why.memory_mib)}"
-    text = f"its {why.nodes} nodes are to be on one host and ask for {asks}; none there has so much"
-    return Words(text, WITHOUT_TOGETHER)
-
-
+phrase(
+    r.NotOnOneHost,
+    "its {nodes} nodes are to be on one host and ask for {gpus:gpus}, {cpus_milli:milli} CPUs and {memory_mib:mib}; none there has so much",
+    WITHOUT_TOGETHER,
+)
 phrase(
     r.NotLabelled,
     "the job's nodes are to be in one {label}, and no label says which {label} its hosts are in",
@@ -253,18 +235,16 @@ def _gpus_per_node(why: r.GpusPerNode, _now: float) -> Words:
     return Words(f"the job asks for {gpus(why.asks)} per node; a host there has {why.has:g}", change)
 
 
-@word(r.CpusPerNode)
-def _cpus_per_node(why: r.CpusPerNode, _now: float) -> Words:
-    has = f"{why.has_milli / 1000:g}"
-    text = f"the job asks for {why.asks_milli / 1000:g} CPUs per node; a host there has {has}"
-    return Words(text, f"ask for {has} CPUs")
-
-
-@word(r.MemoryPerNode)
-def _memory_per_node(why: r.MemoryPerNode, _now: float) -> Words:
-    has = format_mib(why.has_mib)
-    text = f"the job asks for {format_mib(why.asks_mib)} of memory per node; a host there has {has}"
-    return Words(text, f"ask for {has}")
+phrase(
+    r.CpusPerNode,
+    "the job asks for {asks_milli:milli} CPUs per node; a host there has {has_milli:milli}",
+    "ask for {has_milli:milli} CPUs",
+)
+phrase(
+    r.MemoryPerNode,
+    "the job asks for {asks_mib:mib} of memory per node; a host there has {has_mib:mib}",
+    "ask for {has_mib:mib}",
+)
 
 
 @word(r.GangTooLarge)
@@ -329,12 +309,11 @@ def _price_limit(why: r.PriceLimit, _now: float) -> Words:
     return Words(text, f"a platform team raises the price limit of {why.policy} by {money(more)}")
 
 
-@word(r.NoMaxDuration)
-def _no_max_duration(why: r.NoMaxDuration, _now: float) -> Words:
-    return Words(
-        "the job has no max_duration, so its worst cost is not bounded and nothing can be rented for it",
-        f"set max_duration ({span(why.enough_s)} would do)",
-    )
+phrase(
+    r.NoMaxDuration,
+    "the job has no max_duration, so its worst cost is not bounded and nothing can be rented for it",
+    "set max_duration ({enough_s:span} would do)",
+)
 
 
 @word(r.MaxCost)

@@ -6,7 +6,7 @@ from federator.model import reasons as r
 from federator.model.rejections import Brought
 from federator.planning.wording import gpus, moment, money
 from federator.planning.wording.rejections import data_words
-from federator.planning.wording.words import Words, word, words
+from federator.planning.wording.words import Words, phrase, word, words
 
 EVEN = 0.5
 """Of being in time: less has to be said."""
@@ -129,14 +129,8 @@ def _market(why: r.Rents, now: float) -> str:
     return taken_back if why.not_why is None else f"; not {why.not_place}: {words(why.not_why, now).text}"
 
 
-@word(r.Running)
-def _running(why: r.Running, now: float) -> Words:
-    return Words(f"running at {why.site}: {words(why.why, now).text}")
-
-
-@word(r.MakesRoom)
-def _makes_room(why: r.MakesRoom, now: float) -> Words:
-    return Words(f"makes room for {why.job}: {words(why.why, now).text}")
+phrase(r.Running, "running at {site}: {why:words}")
+phrase(r.MakesRoom, "makes room for {job}: {why:words}")
 
 
 def _size(nodes: int, count: float) -> str:

@@ -13,10 +13,7 @@ from federator.planning.wording.words import Words, phrase, word, words
 # -- its turn -----------------------------------------------------------------------------------------------------------
 
 
-@word(r.NotBefore)
-def _not_before(why: r.NotBefore, now: float) -> Words:
-    until = moment(why.until_at, now)
-    return Words(f"it is not tried again before {until}", f"wait until {until}")
+phrase(r.NotBefore, "it is not tried again before {until_at:moment}", "wait until {until_at:moment}")
 
 
 @word(r.OwedGuarantee)
@@ -69,12 +66,7 @@ def _to_rent(why: r.ToRent, now: float) -> Words:
 
 
 phrase(r.NoSites, "no site is connected and nothing is offered for rent", "connect a site")
-
-
-@word(r.Nowhere)
-def _nowhere(why: r.Nowhere, now: float) -> Words:
-    near = words(why.why, now)
-    return Words(f"nowhere to run: closest is {why.place}: {near.text}", near.change)
+phrase(r.Nowhere, "nowhere to run: closest is {place}: {why:words}", "{why:change}")
 
 
 @word(r.LateUnrented)
@@ -97,25 +89,22 @@ def _held(why: r.Held, now: float) -> Words:
     return Words(text, f"an estimate short enough to end by {until}")
 
 
-@word(r.BetterElsewhere)
-def _better_elsewhere(why: r.BetterElsewhere, now: float) -> Words:
-    free = f"{why.place} is free at about {moment(why.start_at, now)}"
-    return Words(f"where it fits now it would miss its deadline; {free}", "a later deadline")
-
-
-@word(r.CheaperElsewhere)
-def _cheaper_elsewhere(why: r.CheaperElsewhere, now: float) -> Words:
-    text = (
-        f"it waits for {why.place}, where it can start by {moment(why.start_at, now)}, with all that wait for it before: with its run, "
-        f"its data, its wait and the risk to its deadline, that costs {money(why.saves_usd)} less than to start where it fits now"
-    )
-    return Words(text, "a higher price of waiting")
-
-
-@word(r.RentalAwaited)
-def _rental_awaited(why: r.RentalAwaited, now: float) -> Words:
-    rented = f"{why.place} is to be rented at {moment(why.rent_at, now)}"
-    return Words(f"where it fits now it would miss its deadline; {rented}", "a later deadline")
+phrase(
+    r.BetterElsewhere,
+    "where it fits now it would miss its deadline; {place} is free at about {start_at:moment}",
+    "a later deadline",
+)
+phrase(
+    r.CheaperElsewhere,
+    "it waits for {place}, where it can start by {start_at:moment}, with all that wait for it before: with its run, "
+    "its data, its wait and the risk to its deadline, that costs {saves_usd:money} less than to start where it fits now",
+    "a higher price of waiting",
+)
+phrase(
+    r.RentalAwaited,
+    "where it fits now it would miss its deadline; {place} is to be rented at {rent_at:moment}",
+    "a later deadline",
+)
 
 
 @word(r.Behind)
@@ -167,11 +156,11 @@ def _waits_longer(why: r.WaitsLonger, _now: float) -> Words:
     return Words(text, f"wait {span(why.after_s - why.waited_s)}")
 
 
-@word(r.InTimeAtHome)
-def _in_time_at_home(why: r.InTimeAtHome, now: float) -> Words:
-    by, due = moment(why.finish_at, now), moment(why.deadline_at, now)
-    text = f"no need to rent: at home it is expected to finish at {by}, before its deadline {due}"
-    return Words(text, f"a deadline before {by}")
+phrase(
+    r.InTimeAtHome,
+    "no need to rent: at home it is expected to finish at {finish_at:moment}, before its deadline {deadline_at:moment}",
+    "a deadline before {finish_at:moment}",
+)
 
 
 @word(r.TooLate)
@@ -193,11 +182,11 @@ def _spot_too_late(why: r.SpotTooLate, now: float) -> Words:
     return Words(text, f"{later}, or spot_policy: spot to take the risk")
 
 
-@word(r.Unapproved)
-def _unapproved(why: r.Unapproved, _now: float) -> Words:
-    worst, most = money(why.committed_usd), money(why.above_usd)
-    text = f"it could cost {worst} in the worst case; policy {why.policy} wants what is over {most} approved"
-    return Words(text, f"the platform team runs `federator burst approve {why.job}`")
+phrase(
+    r.Unapproved,
+    "it could cost {committed_usd:money} in the worst case; policy {policy} wants what is over {above_usd:money} approved",
+    "the platform team runs `federator burst approve {job}`",
+)
 
 
 @word(r.GainsLess)
@@ -221,30 +210,19 @@ def _sold_out(why: r.SoldOut, _now: float) -> Words:
     return Words(text, "another offer, or wait")
 
 
-@word(r.RentLater)
-def _rent_later(why: r.RentLater, now: float) -> Words:
-    when = moment(why.rent_at, now)
-    text = f"would rent it at {when} for {money(why.cost_usd)} if home capacity does not free first (policy {why.policy})"
-    return Words(text, f"wait until {when}")
-
-
-@word(r.Rentable)
-def _rentable(why: r.Rentable, _now: float) -> Words:
-    return Words(f"can be rented for {money(why.cost_usd)} (policy {why.policy})")
+phrase(
+    r.RentLater,
+    "would rent it at {rent_at:moment} for {cost_usd:money} if home capacity does not free first (policy {policy})",
+    "wait until {rent_at:moment}",
+)
+phrase(r.Rentable, "can be rented for {cost_usd:money} (policy {policy})")
 
 
 # -- how a place stands to it -------------------------------------------------------------------------------------------
 
 
-@word(r.Booting)
-def _booting(why: r.Booting, now: float) -> Words:
-    return Words(f"rented and booting; the job can start there at about {moment(why.start_at, now)}")
-
-
-@word(r.InUse)
-def _in_use(why: r.InUse, _now: float) -> Words:
-    text = "its hosts are in use by work that is not expected to end"
-    return Words(text, f"{gpus(why.gpus)} more there")
+phrase(r.Booting, "rented and booting; the job can start there at about {start_at:moment}")
+phrase(r.InUse, "its hosts are in use by work that is not expected to end", "{gpus:gpus} more there")
 
 
 @word(r.Busy)
