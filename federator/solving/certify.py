@@ -54,12 +54,17 @@ def gap_of(model_usd: float, completed_usd: float | None) -> float | None:
 
 def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certified, ...] | None:
     """A certificate for each set of starts (job to place; an offer is rented); None when the model was not solved within the limit."""
-    if parts.too_long(evaluator):
-        judged = parts.certify(evaluator, decisions)
-        if judged is None:
-            return None
-        size = judged.columns, judged.rows
-        return _certified(evaluator, judged.bound, judged.value, judged.completed, *size)
+    judged = (parts.certify if parts.too_long(evaluator) else _whole)(evaluator, decisions)
+    if judged is None:
+        return None
+    model = round(judged.bound, 6), round(judged.value, 6)
+    least, size = round(least_usd(evaluator), 6), (judged.columns, judged.rows)
+    completed = (None if usd is None else round(usd, 6) for usd in judged.completed)
+    return tuple(Certified(least, *model, usd, *size) for usd in completed)
+
+
+def _whole(evaluator: Evaluator, decisions: Sequence[Mapping[str, int]]) -> parts.Judged | None:
+    """By the model in one piece."""
     table = cut.build(evaluator, in_use=True)
     packed = pack(table)
     if len(table.cost) <= ALL_COLUMNS:
@@ -78,20 +83,7 @@ def certify(evaluator: Evaluator, *decisions: Mapping[str, int]) -> tuple[Certif
         if values is not None:
             best = column_generation.solve(packed.fixed(values, table.committed), first.prices, active)
         completed.append(None if best is None else best.value)
-    return _certified(evaluator, bound, first.value, completed, len(table.cost), len(table.rows))
-
-
-def _certified(
-    evaluator: Evaluator,
-    model: float,
-    relaxed: float,
-    completed: Sequence[float | None],
-    columns: int,
-    rows: int,
-) -> tuple[Certified, ...]:
-    least, model, relaxed = round(least_usd(evaluator), 6), round(model, 6), round(relaxed, 6)
-    rounded = (None if usd is None else round(usd, 6) for usd in completed)
-    return tuple(Certified(least, model, relaxed, usd, columns, rows) for usd in rounded)
+    return parts.Judged(bound, first.value, completed, len(table.cost), len(table.rows))
 
 
 def proven_bound(table: Columns, prices: Floats | Sequence[float]) -> float:

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from federator.model.datasets import Moves
 from federator.model.plans import Place, Plan, Preempt, Rent, StageReport, Waiting
 from federator.model.snapshot import JobView, Problem
 from federator.planning.explanations.ranges import ranges
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording.told import because_of, told_waiting, winner_words
 from federator.planning.world.buckets import BUCKETS_H
+from federator.planning.world.plan_starts import starts_of, turns_of
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from federator.solving.frames import STAGES
-from federator.solving.plan_check import certificate_of, objective_of, starts_of, turns_of
+from federator.solving.plan_check import certificate_of, objective_of, same
 from federator.wire.solver_plan import (
     FORMAT,
     Assignment,
@@ -69,13 +69,7 @@ def run(
         buckets_h=BUCKETS_H,
         assignments=_assignments(evaluator.world, plan, expected),
         stops=tuple(
-            Stop(
-                job=a.job,
-                placement=a.placement,
-                for_job=a.beneficiary,
-                form=a.form,
-                reason=because_of(a, plan.taken_at),
-            )
+            same(Stop, a, for_job=a.beneficiary, reason=because_of(a, plan.taken_at))
             for a in plan.actions
             if isinstance(a, Preempt)
         ),
@@ -103,17 +97,7 @@ class _Laps:
 
 
 def _stage(report: StageReport, wall_s: Mapping[str, float]) -> StageRun:
-    return StageRun(
-        stage=report.stage,
-        completed=report.completed,
-        objective_usd=report.objective_usd,
-        bound_usd=report.bound_usd,
-        work=report.work,
-        note=report.note,
-        columns=report.columns,
-        rows=report.rows,
-        wall_s=wall_s.get(report.stage, 0.0),
-    )
+    return same(StageRun, report, wall_s=wall_s.get(report.stage, 0.0))
 
 
 # -- where and when ---------------------------------------------------------------------------------------------------
@@ -195,36 +179,14 @@ def _started(
         start=when.start,
         finish=when.finish,
         reason=because_of(action, world.now),
-        rental=_rental(action) if isinstance(action, Rent) else None,
-        moves=_moved(action.moves) if action.moves is not None else None,
-    )
-
-
-def _moved(moves: Moves) -> DataMoved:
-    return DataMoved(moved_bytes=moves.moved_bytes, seconds=moves.seconds, usd=moves.usd, source=moves.source)
-
-
-def _rental(action: Rent) -> Rental:
-    said = action.evidence
-    return Rental(
-        provider=action.provider,
-        offer=action.offer,
-        machines=action.machines,
-        committed_usd=action.committed_usd,
-        policy=said.policy,
-        mode=said.mode,
-        home_finish_at=said.home_finish_at,
-        home_risk=said.home_risk,
-        burst_finish_at=said.burst_finish_at,
-        fallback_finish_at=said.fallback_finish_at,
-        cost_usd=said.cost_usd,
-        value_usd=said.value_usd,
+        rental=same(Rental, action, action.evidence) if isinstance(action, Rent) else None,
+        moves=same(DataMoved, action.moves) if action.moves is not None else None,
     )
 
 
 def _waits(world: World, job: JobView, entry: Waiting, when: _Expected | None) -> Assignment:
     at = None if when is None else world.places[when.place]
-    entry = told_waiting(entry, world.now)
+    entry, kept = told_waiting(entry, world.now), entry.reserved
     return Assignment(
         job=job.id,
         does="wait",
@@ -240,20 +202,7 @@ def _waits(world: World, job: JobView, entry: Waiting, when: _Expected | None) -
         reason=entry.because,
         reason_kind=entry.kind,
         change=entry.change,
-        reserved=_reserved(entry),
-    )
-
-
-def _reserved(entry: Waiting) -> Reserved | None:
-    kept = entry.reserved
-    if kept is None:
-        return None
-    return Reserved(
-        why=kept.why.value,
-        place=kept.place,
-        until_at=kept.until_at,
-        saves_usd=kept.saves_usd,
-        for_job=kept.for_job,
+        reserved=same(Reserved, kept, why=kept.why.value) if kept is not None else None,
     )
 
 

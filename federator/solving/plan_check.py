@@ -4,8 +4,11 @@ What the file claims to be proven is proven again; without a claim that is not d
 program can be judged, and two programs be compared by one measure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.model.capacity import BurstEvidence, Market
@@ -26,6 +29,7 @@ from federator.model.snapshot import JobView, PoolView, Problem
 from federator.planning.checks import check
 from federator.planning.places.data import data_book
 from federator.planning.scheduling.objective import Evaluator, Scored
+from federator.planning.world.plan_starts import starts_of, turns_of
 from federator.planning.world.problem import World
 from federator.solving.certify import certify, gap_of
 from federator.wire.solver_plan import Assignment, Certificate, Objective, PlanFile, Rental
@@ -35,6 +39,17 @@ TOLERANCE_USD = 0.01
 TOLERANCE_PROOF = 1e-3
 """A bound that is higher by less than this part of it is the same: on another build other prices may prove a little more."""
 TERMS = ("miss", "rent", "run", "egress", "wait", "shortfall", "policy", "displaced")
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def same(kind: type[S], *records: object, **fields: Any) -> S:
+    """A record of that kind with these fields, and else what is called the same in the first of the other records that has it, or its default."""
+    for name in kind.__struct_fields__:
+        source = next((each for each in records if hasattr(each, name)), None)
+        if source is not None:
+            fields.setdefault(name, getattr(source, name))
+    return kind(**fields)
 
 
 @dataclass(frozen=True)
@@ -67,17 +82,7 @@ def judge(problem: Problem, file: PlanFile) -> Verdict:
 def certificate_of(evaluator: Evaluator, starts: Mapping[str, int]) -> Certificate | None:
     """What can be proven of these starts; None where the model was not solved within its limit."""
     found = certify(evaluator, starts)
-    if found is None:
-        return None
-    (only,) = found
-    return Certificate(
-        bound_usd=only.bound_usd,
-        model_usd=only.model_usd,
-        completed_usd=only.completed_usd,
-        gap=only.gap,
-        columns=only.columns,
-        rows=only.rows,
-    )
+    return None if found is None else same(Certificate, found[0])
 
 
 def _overstated(said: Certificate, proven: Certificate | None) -> tuple[str, ...]:
@@ -139,15 +144,6 @@ def _same_matter(problem: Problem, file: PlanFile) -> None:
             )
 
 
-def turns_of(world: World, order: Sequence[str]) -> dict[str, int] | None:
-    """Every job's turn where these go in this order, and before them those that are not named; None where none is."""
-    if not order:
-        return None
-    place = {job: number for number, job in enumerate(order, 1)}
-    turns = sorted(world.jobs, key=lambda job: place.get(job.id, 0))
-    return {job.id: turn for turn, job in enumerate(turns)}
-
-
 def objective_of(scored: Scored) -> Objective:
     """What a decision costs, as a plan file has it."""
     return Objective(total_usd=scored.total, **{f"{term}_usd": scored.terms.get(term, 0.0) for term in TERMS})
@@ -194,17 +190,7 @@ def _plan(problem: Problem, file: PlanFile) -> Plan:
 
 def _waiting(told: Assignment) -> Waiting:
     kept = told.reserved
-    reserved = (
-        None
-        if kept is None
-        else Reservation(
-            why=ReservedFor(kept.why),
-            place=kept.place,
-            until_at=kept.until_at,
-            saves_usd=kept.saves_usd,
-            for_job=kept.for_job,
-        )
-    )
+    reserved = None if kept is None else same(Reservation, kept, why=ReservedFor(kept.why))
     return Waiting(job=told.job, kind=told.reason_kind or "capacity", because=told.reason, reserved=reserved)
 
 
@@ -240,18 +226,8 @@ def _rent(problem: Problem, job: JobView, told: Assignment, rental: Rental) -> R
         expected_start_at=told.start.middle_at if told.start else problem.snapshot.taken_at,
         expected_end_at=rental.burst_finish_at,
         committed_usd=rental.committed_usd,
-        evidence=BurstEvidence(
-            job=job.id,
-            policy=rental.policy,
-            mode=rental.mode,
-            home_finish_at=rental.home_finish_at,
-            burst_finish_at=rental.burst_finish_at,
-            deadline_at=job.deadline_at,
-            cost_usd=rental.cost_usd,
-            value_usd=rental.value_usd,
-            decision=problem.decision,
-            fallback_finish_at=rental.fallback_finish_at,
-            home_risk=rental.home_risk,
+        evidence=same(
+            BurstEvidence, rental, job=job.id, deadline_at=job.deadline_at, decision=problem.decision
         ),
         because=told.reason,
         form=told.form,
@@ -268,21 +244,4 @@ def _moves(problem: Problem, job: JobView, told: Assignment, region: str) -> Mov
     """What the file says is moved; where it does not say, what the rules come to."""
     if told.moves is None:
         return data_book(problem.snapshot).transfer(job, told.site, region).moves if job.inputs else None
-    said = told.moves
-    return Moves(said.moved_bytes, said.seconds, said.usd, said.source)
-
-
-def starts_of(world: World, actions: tuple[Action, ...]) -> dict[str, int]:
-    """The starts of these actions, as the evaluator takes them: job to place. One at a place that is not there is left out."""
-    place_of = {name: number for number, at in enumerate(world.places) for name in at.names}
-    starts = {}
-    for action in actions:
-        if isinstance(action, Preempt):
-            continue
-        if isinstance(action, Rent):
-            key = f"{action.provider}/{action.offer}"
-        else:
-            key = f"{action.site}/{action.members[0] if action.members else ''}/{action.pool}"
-        if key in place_of and 0 <= action.form <= len(world.by_id[action.job].forms):
-            starts[action.job] = place_of[key] + action.form * len(world.places)
-    return starts
+    return same(Moves, told.moves)

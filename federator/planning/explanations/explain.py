@@ -22,6 +22,7 @@ from federator.planning.explanations.smallest_change import helps
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import HomeForecast
 from federator.planning.wording.told import because_of, told_waiting, winner_words
+from federator.planning.world.plan_starts import key_of
 from federator.planning.world.problem import World
 
 
@@ -183,17 +184,13 @@ class Aftermath:
     def _standing(self, home: Mapping[str, HomeForecast], without: str) -> DecidedWorld:
         """After all that the plan starts but one job, which finds free what it takes."""
         world = World(replace(self.problem, snapshot=replace(self.problem.snapshot, jobs=())))
-        index = {name: number for number, place in enumerate(world.places) for name in place.names}
         starts = []
         for action in self.plan.actions:
             if isinstance(action, Preempt) or action.job == without or action.job not in self.views:
                 continue
-            if isinstance(action, Rent):
-                key = f"{action.provider}/{action.offer}"
-            else:
-                key = f"{action.site}/{action.members[0]}/{action.pool}"
-            if key in index:
-                starts.append((self.views[action.job].as_form(action.form), index[key]))
+            place = world.named.get(key_of(action))
+            if place is not None:
+                starts.append((self.views[action.job].as_form(action.form), place))
         return DecidedWorld(world, Bursting(world, home), starts)
 
 

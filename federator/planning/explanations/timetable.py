@@ -17,6 +17,7 @@ from federator.planning.places.candidates import Candidate
 from federator.planning.rules.openings import kept_spans
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.wording.told import because_of, told_waiting, winner_words
+from federator.planning.world.plan_starts import key_of, starts_of, turns_of
 from federator.planning.world.problem import World
 
 
@@ -43,7 +44,6 @@ class _Drawn:
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.plan, self.world = plan, World(problem)
         self.lanes = {at.key: _lane(at) for at in self.world.places if at.standing is not None}
-        self._index = {name: n for n, at in enumerate(self.world.places) for name in at.names}
         self._held_for = {
             waiting.reserved.for_job
             for waiting in plan.waiting
@@ -121,7 +121,7 @@ class _Drawn:
             job = None if isinstance(action, Preempt) else self.world.by_id.get(action.job)
             if job is None or isinstance(action, Preempt):
                 continue
-            index = self._index.get(_key(action))
+            index = self.world.named.get(key_of(action))
             if index is not None:
                 yield self._start(action, job.as_form(action.form), index)
 
@@ -181,23 +181,8 @@ class _Drawn:
         if not self.plan.waiting:
             return None
         world = self.world
-        starts = {
-            action.job: self._index[_key(action)] + action.form * len(world.places)
-            for action in self.plan.actions
-            if not isinstance(action, Preempt) and action.job in world.by_id and _key(action) in self._index
-        }
-        line = [waiting.job for waiting in self.plan.waiting if waiting.job in world.by_id]
-        waits = set(line)
-        first = [job.id for job in world.jobs if job.id not in waits]
-        order = {job: turn for turn, job in enumerate((*first, *line))}
-        return Evaluator(world).in_order(order).score(starts)
-
-
-def _key(action: Place | Rent) -> str:
-    """Of the pool or offer, as the snapshot has it."""
-    if isinstance(action, Rent):
-        return f"{action.provider}/{action.offer}"
-    return f"{action.site}/{action.members[0]}/{action.pool}"
+        order = turns_of(world, [waiting.job for waiting in self.plan.waiting])
+        return Evaluator(world).in_order(order).score(starts_of(world, self.plan.actions))
 
 
 def _lane(at: Candidate) -> Lane:

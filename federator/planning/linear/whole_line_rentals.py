@@ -27,7 +27,6 @@ class _Leading:
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator, self._world = evaluator, evaluator.world
         self._stocks = self._world.stocks.copy()
-        self._place = {at.key: number for number, at in enumerate(self._world.places)}
         self._starts: dict[str, int] = {}
 
     def starts(self) -> dict[str, int]:
@@ -46,11 +45,13 @@ class _Leading:
         """Whether job, offer and form are still there, and the offer is open to it."""
         job = self._world.by_id.get(lead.job)
         return (
-            job is not None and lead.place in self._place and self._choice(lead) in self._world.open_to(job)
+            job is not None
+            and lead.place in self._world.named
+            and self._choice(lead) in self._world.open_to(job)
         )
 
     def _choice(self, lead: Lead) -> int:
-        return self._place[lead.place] + lead.form * len(self._world.places)
+        return self._world.named[lead.place] + lead.form * len(self._world.places)
 
     def _give(self, lead: Lead, count: int) -> int:
         """Rent for so many of its class, as far as they have a case and there is one to be had; for how many it is."""

@@ -122,6 +122,11 @@ class World:
             found.setdefault(self.key(job), []).append(job)
         return found
 
+    @cached_property
+    def named(self) -> dict[str, int]:
+        """The places by the keys that the snapshot has for them."""
+        return {name: number for number, at in enumerate(self.places) for name in at.names}
+
     def meet(self, job: JobView) -> None:
         """Know the class of a job that is not of this world, too, without looking at it again."""
         if job.id not in self.keys:

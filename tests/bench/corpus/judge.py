@@ -17,8 +17,8 @@ from federator.model.snapshot import Problem
 from federator.planning import kernels
 from federator.planning.checks import check_actions
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.plan_starts import starts_of, turns_of
 from federator.planning.world.problem import World
-from federator.solving.plan_check import starts_of, turns_of
 
 DEARER = 0.01
 """By more than this part no single decision may be dearer,"""

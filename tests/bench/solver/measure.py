@@ -27,12 +27,12 @@ from federator.planning.rentals.candidate import BurstRejection
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.line import Eligible, JobKind, Kinds, Line, LineForm
 from federator.planning.world.outlook import OutlookArrays, expected
+from federator.planning.world.plan_starts import starts_of
 from federator.planning.world.problem import World
 from federator.planning.world.window import MOST_JOBS, choose
 from federator.solving.certify import Certified, certify
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
-from federator.solving.plan_check import starts_of
 from tests.bench.measuring import median, percentile
 from tests.bench.solver.baselines import RULES, Starts, per_job_cpsat
 from tests.bench.solver.instances import NOW, Instance
