@@ -103,9 +103,7 @@ def _race(evaluator: Evaluator, stages: tuple[str, ...], watch: Watch) -> _Race:
     """Run the stages in order."""
     first = _first(evaluator, stages)
     race = _Race(evaluator, first, first, evaluator, watch=watch)
-    race.report(
-        StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.schedule.attempts)
-    )
+    race.report(StageReport(stage="greedy", completed=True, objective_usd=first.total, work=first.attempts))
     if not evaluator.world.jobs or not {LEAD, "lp"}.intersection(stages):
         return race
     if first.total <= least_usd(evaluator) + WORTH_USD:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from federator.model.snapshot import JobView
 from federator.planning.places.candidates import machines
 from federator.planning.places.host_sets import HostSet, need_of
-from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.scheduling.objective import Evaluator, Scored
 
 TRIALS = 40
@@ -96,10 +95,8 @@ def _beside(judge: Evaluator, job: JobView, place: int, others: Mapping[str, int
         at = world.place_of(choice)
         view = world.as_form(world.by_id[name], choice)
         if world.places[at].offer is not None:
-            needed = machines(view, world.places[at])
-            if needed > stocks.room(at):
+            if not stocks.take_some(at, machines(view, world.places[at])):
                 continue
-            stocks.take(at, needed)
         else:
             host_set = host_sets[at] if at in host_sets else host_sets.setdefault(at, world.host_set(at))
             if host_set.take(need_of(view), view.nodes) is None:
@@ -114,11 +111,7 @@ def _places(judge: Evaluator, job: JobView) -> list[int]:
     if (job.not_before_at or 0.0) > world.now:
         return []
     leases = [place for place in world.leases(job) if bursting.may_use_lease(job, place)]
-    offers = [
-        place
-        for place in world.offers(job)
-        if isinstance(case := bursting.case(job, place), BurstCandidate) and case.is_now(world.now)
-    ]
+    offers = [place for place in world.offers(job) if bursting.case_now(job, place)]
     return [*world.home(job), *leases, *offers]
 
 

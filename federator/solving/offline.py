@@ -121,7 +121,7 @@ def _expected(world: World, scored: Scored) -> dict[str, _Expected]:
     """Of every job that ever starts."""
     found = {}
     for job in world.snapshot.jobs:
-        middle = _moment(scored, job.id, world.now)
+        middle = scored.expected(job.id, world.now)
         if middle is None:
             continue
         waits = job.id not in scored.starts
@@ -132,21 +132,6 @@ def _expected(world: World, scored: Scored) -> dict[str, _Expected]:
             Range(low_at=finish.low_at, middle_at=middle.finish_at, high_at=finish.high_at),
         )
     return found
-
-
-class _Moment(NamedTuple):
-    place: int
-    start_at: float
-    finish_at: float
-
-
-def _moment(scored: Scored, job: str, now: float) -> _Moment | None:
-    """When a job starts and ends; one whose rental is put off, when that is rented."""
-    later, booking = scored.later.get(job), scored.booking(job)
-    if later is not None:
-        shift = later.rent_at - now
-        return _Moment(later.place, later.start_at + shift, later.finish_at + shift)
-    return None if booking is None else _Moment(booking.place, booking.start_at, booking.finish_at)
 
 
 def _assignments(world: World, plan: Plan, expected: Mapping[str, _Expected]) -> tuple[Assignment, ...]:

@@ -8,7 +8,7 @@ from federator.model.queues import under
 from federator.model.snapshot import JobView
 from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.caps import Caps
-from federator.planning.scheduling.bookings import Booking
+from federator.planning.scheduling.list_schedule import Booking
 from federator.planning.scheduling.objective import DISPLACED, REQUIRED_USD, SHORTFALL_H, Evaluator, Scored
 from federator.planning.scheduling.opportunity_cost import Displacing
 from federator.planning.world.chances import late_share
@@ -37,7 +37,18 @@ def score_plainly(evaluator: Evaluator, starts: Mapping[str, int]) -> Scored:
         terms[DISPLACED] = _displaced(evaluator.displacing, evaluator, here)
     terms = {name: round(value, 6) for name, value in terms.items()}
     rents = tuple(job for job in now if plan.bookings[job].rents)
-    return Scored(now, round(sum(terms.values()), 6), terms, costs, plan, plan.caps, later, rents)
+    return Scored(
+        starts=now,
+        bookings=plan.bookings,
+        blocks=plan.blocks,
+        attempts=plan.attempts,
+        caps=plan.caps,
+        total=round(sum(terms.values()), 6),
+        terms=terms,
+        costs=costs,
+        later=later,
+        rents=rents,
+    )
 
 
 def _starts(evaluator: Evaluator, booking: Booking) -> bool:

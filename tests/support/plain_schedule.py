@@ -6,10 +6,12 @@ says what the rules mean. Attempts and evaluations are counted as the kernels co
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from federator.model.rules import CapRow
 from federator.model.snapshot import BusyView, JobView
 from federator.planning.kernels import tables
 from federator.planning.places.candidates import machines, size
@@ -24,13 +26,24 @@ from federator.planning.places.host_sets import (
 )
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import BurstCandidate
-from federator.planning.rules.caps import QUEUE_UNITS, Caps
+from federator.planning.rules.caps import EPSILON, QUEUE_UNITS, Caps
 from federator.planning.rules.permits import only_deadlines
 from federator.planning.scheduling import blocks, list_schedule
 from federator.planning.scheduling.blocks import BUSY, Block
-from federator.planning.scheduling.bookings import Booking, Schedule
+from federator.planning.scheduling.list_schedule import Booking
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import OPTION, World
+
+
+@dataclass
+class Schedule:
+    """A booking per job that ever starts, and for those that do not start at once, why."""
+
+    bookings: dict[str, Booking] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)
+    caps: Caps | None = None
+    """As they stand after what starts now."""
+    attempts: int = 0
 
 
 def schedule(
@@ -88,12 +101,23 @@ class _Rank(NamedTuple):
     late: bool = False
 
 
+class _HostSets(list[HostSet]):
+    """The host sets of all places. Asked for a choice, it answers with that of its place."""
+
+    def __getitem__(self, choice: int) -> HostSet:  # type: ignore[override]
+        return super().__getitem__(choice % len(self))
+
+
 class _Board:
     """The state of one run, and how jobs are put there and taken back."""
 
     def __init__(self, world: World, bursting: Bursting | None, order: Mapping[str, int] | None) -> None:
         self.world, self.bursting, self.order, self.now = world, bursting, order, world.now
-        self.host_sets, self.caps, self.stocks = world.host_sets(), world.caps.copy(), world.stocks.copy()
+        self.host_sets, self.caps, self.stocks = (
+            _HostSets(world.host_sets()),
+            world.caps.copy(),
+            world.stocks.copy(),
+        )
         self.result = Schedule()
         self.hold: _Hold | None = None
         self.rented: set[int] = set()
@@ -121,8 +145,15 @@ class _Board:
         releases = self.host_sets[place].releases
         return releases[-1].at if self.world.places[place].rented and releases else 0.0
 
-    def _shares(self, place: int) -> bool:
-        return self.world.place_of(place) in self.rented
+    def _counted(self, job: JobView, place: int) -> list[tuple[int, CapRow]]:
+        """Caps that count the job there: on an instance that is rented for another, those on what is in use."""
+        shares = self.world.place_of(place) in self.rented
+        return [each for each in self.caps.about(job) if not shares or each[1].unit in QUEUE_UNITS]
+
+    def _blocking(self, job: JobView, place: int) -> CapRow | None:
+        candidate, used = self.world.places[place], self.caps.used
+        adds = ((n, row, self.caps.adds_to(row, job, candidate)) for n, row in self._counted(job, place))
+        return next((row for n, row, more in adds if more and used[n] + more > row.limit + EPSILON), None)
 
     def _is_held(self, place: int) -> bool:
         return self.hold is not None and self.hold.place == self.world.place_of(place)
@@ -138,7 +169,8 @@ class _Board:
         elif self.hold is not None and self._is_held(place) and finish > self.hold.at:
             self.hold.suffer(need, hosts)
         self._release(place, finish, need, hosts, job)
-        self.caps.take(job, candidate, shares=self._shares(place))
+        for number, row in self._counted(job, place):
+            self.caps.used[number] += self.caps.adds_to(row, job, candidate)
         members = tuple(host_set.members[host] for host in hosts)
         self.result.bookings[job.id] = Booking(place, at, finish, committed_until, members=members)
 
@@ -149,9 +181,8 @@ class _Board:
         )
         host_set.releases.remove(release)
         host_set.untake(need, release.hosts)
-        for number, row in self.caps.about(job):
-            if not (self._shares(place) and row.unit not in QUEUE_UNITS):
-                self.caps.used[number] -= self.caps.adds_to(row, job, self.world.places[place])
+        for number, row in self._counted(job, place):
+            self.caps.used[number] -= self.caps.adds_to(row, job, self.world.places[place])
         if self.hold is not None and self._is_held(place) and release.at > self.hold.at:
             self.hold.recover(need, release.hosts)
         return release.hosts
@@ -331,7 +362,7 @@ class _Engine(_Board):
             view = world.as_form(job, place)
             if not self.host_sets[place].fits(need_of(view), view.nodes):
                 continue
-            row = self.caps.blocking(view, world.places[place], shares=self._shares(place))
+            row = self._blocking(view, place)
             if row is not None:
                 capped = capped or blocks.capped(self.caps, row, view, world.places[place])
             elif (hosts := self._hosts(view, place, at)) is None:
@@ -386,7 +417,7 @@ class _Engine(_Board):
         hosts = self._take_back(world.as_form(job, present), present)
         option, best = world.precedence(job, present)[0] // OPTION, None
         for place in self._places(job):
-            view, candidate = world.as_form(job, place), world.places[place]
+            view = world.as_form(job, place)
             elsewhere = world.place_of(place) != world.place_of(present)
             if view.gpus_total < world.as_form(job, present).gpus_total or (elsewhere and self.class_queues):
                 continue
@@ -395,7 +426,7 @@ class _Engine(_Board):
             self.result.attempts += 1
             if not self.host_sets[place].fits(need_of(view), view.nodes):
                 continue
-            if self.caps.blocking(view, candidate, shares=self._shares(place)) is not None:
+            if self._blocking(view, place) is not None:
                 continue
             found = self._hosts(view, place, at)
             if found is not None and not self._too_dear(view, place, at):

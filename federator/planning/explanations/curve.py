@@ -44,7 +44,7 @@ def _now(standing: DecidedWorld, job: JobView) -> Iterator[PricePoint]:
             continue
         if at.offer is None:
             usable = not at.rented or standing.bursting.may_use_lease(view, choice)
-            if usable and standing.host_sets[choice].fits(need_of(view), view.nodes):
+            if usable and standing.host_set(choice).fits(need_of(view), view.nodes):
                 yield _point(standing, view, at, world.now, rents=False)
         elif standing.stocks.room(world.place_of(choice)) >= machines(view, at):
             yield _point(standing, view, at, world.now + at.offer.offer.delay_s, rents=True)

@@ -39,7 +39,7 @@ class DecidedWorld:
     def __init__(self, world: World, bursting: Bursting, starts: Iterable[tuple[JobView, int]]) -> None:
         """Take the decisions' capacity and count them into caps."""
         self.world, self.bursting = world, bursting
-        self.host_sets = world.host_sets()
+        self._host_sets = world.host_sets()
         self.caps = Caps(world.snapshot, world.book.caps)
         self.stocks = world.stocks.copy()
         self._asked: JobView | None = None
@@ -56,12 +56,16 @@ class DecidedWorld:
 
     def _occupy(self, job: JobView, place: int) -> None:
         """The job starts now and is expected to end in time."""
-        host_set, need = self.host_sets[place], need_of(job)
+        host_set, need = self.host_set(place), need_of(job)
         hosts = hosts_for(job, self.world.places[place], host_set)
         if hosts is not None:
             host_set.put(need, hosts)
             ends_at = self.world.now + self.world.places[place].run_s(job)
             host_set.release_later(Release(ends_at, STARTED + len(host_set.releases), need, hosts, job))
+
+    def host_set(self, choice: int) -> HostSet:
+        """The hosts of a choice's place."""
+        return self._host_sets[self.world.place_of(choice)]
 
     def reason(self, job: JobView, place: int) -> SiteReason:
         """Why the job is not there, or that it could be, at which extra cost and when: of several forms, the one that came furthest."""
@@ -126,8 +130,7 @@ class DecidedWorld:
 
     def closest_offer(self, job: JobView) -> SiteReason | None:
         """The same among offers: asked once for all of a class whose cases are the same."""
-        equivalence_class = self.bursting.equivalence_class(job)
-        alike = job.id if equivalence_class is None else (self.world.key(job), equivalence_class)
+        alike = self.bursting.alike(job)
         if alike not in self._nearest:
             offers = [place for place, at in enumerate(self.world.places) if at.offer is not None]
             self._nearest[alike] = self.closest(job, offers)
@@ -161,7 +164,7 @@ class DecidedWorld:
         return SiteReason(site=at.site, pool=at.pool, filter=name, reason=reason)
 
     def _standing(self, job: JobView, place: int) -> SiteReason:
-        at, host_set = self.world.places[place], self.host_sets[place]
+        at, host_set = self.world.places[place], self.host_set(place)
         if at.rented and not self.bursting.may_use_lease(job, place):
             case = self.bursting.case(job, place)
             assert isinstance(case, BurstRejection), "a job with a case may use the lease"

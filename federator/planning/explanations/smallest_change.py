@@ -89,7 +89,7 @@ def _rivals(found: ExplanationContext, place: int) -> Iterator[JobView]:
 
 def _lacking(found: ExplanationContext, place: int, most: int) -> int | None:
     """Hosts that a place would need beyond those it has; None where not even `most` would do."""
-    at, host_set = found.world.places[place], found.standing.host_sets[place].copy()
+    at, host_set = found.world.places[place], found.standing.host_set(place).copy()
     whole = (at.gpus, at.cpus_milli, at.memory_mib)
     added = 0
     for job in (*_rivals(found, place), found.world.as_form(found.job, place)):
@@ -201,7 +201,7 @@ def _shorter(found: ExplanationContext) -> Remedy:
 def _fits(found: ExplanationContext, choice: int) -> bool:
     """Whether there is room for it there now."""
     job = found.world.as_form(found.job, choice)
-    return found.standing.host_sets[choice].fits(need_of(job), job.nodes)
+    return found.standing.host_set(choice).fits(need_of(job), job.nodes)
 
 
 WAYS: dict[str, tuple[Callable[[ExplanationContext], Remedy], ...]] = {

@@ -23,12 +23,13 @@ from federator.planning.kernels.tables import LEASE
 from federator.planning.linear.cap_rows import CapRows
 from federator.planning.linear.hours import asked_by, hour_rows, in_use_rows
 from federator.planning.linear.starts import starts_of
-from federator.planning.linear.terms import NO_INTS, Floats, Ints, Pile, Row, Terms
+from federator.planning.linear.terms import NO_INTS, Pile, Row, Terms
 from federator.planning.places.candidates import machines
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.scheduling.objective import REQUIRED_USD, SHORTFALL_H, Evaluator
 from federator.planning.world.chances import late_share
+from federator.planning.world.free_hours import Floats, Ints
 from federator.planning.world.model_arrays import numbers_of
 from federator.planning.world.prices import cost, longer_s, never_usd
 from federator.planning.world.problem import World
@@ -116,19 +117,16 @@ class Columns:
 def _able(evaluator: Evaluator, job: JobView, place: int, kind: ColumnKind) -> bool:
     """Whether this member of a class has a case for a rental now, or may use a lease; owned places are for all of them."""
     if kind is ColumnKind.RENT:
-        case = evaluator.bursting.case(job, place)
-        return isinstance(case, BurstCandidate) and case.is_now(evaluator.world.now)
+        return evaluator.bursting.case_now(job, place) is not None
     return not evaluator.world.places[place].rented or evaluator.bursting.may_use_lease(job, place)
 
 
 def _apart(bursting: Bursting, jobs: Iterable[JobView]) -> list[tuple[JobView, int]]:
     """Of jobs of one class, those whose cases are not the same, in their order; and for how many each speaks."""
-    found: dict[str | int, tuple[JobView, int]] = {}
+    found: dict[object, tuple[JobView, int]] = {}
     for job in jobs:
-        equivalence_class = bursting.equivalence_class(job)
-        speaks_for = job.id if equivalence_class is None else equivalence_class
-        first, count = found.get(speaks_for, (job, 0))
-        found[speaks_for] = first, count + 1
+        first, count = found.get(bursting.alike(job), (job, 0))
+        found[bursting.alike(job)] = first, count + 1
     return list(found.values())
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from federator.model.snapshot import JobView, Lead
 from federator.planning.places.candidates import machines
-from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.scheduling.objective import Evaluator
 
 WHOLE = 1e-6
@@ -59,22 +58,14 @@ class _Leading:
         for job in self._world.alike[self._world.key(self._world.by_id[lead.job])] if count else ():
             if given >= count:
                 break
-            if job.id not in self._starts and self._may(job, choice):
+            if job.id not in self._starts and self._evaluator.bursting.case_now(job, choice):
                 if not self._take(job, choice):
                     break
                 self._starts[job.id] = choice
                 given += 1
         return given
 
-    def _may(self, job: JobView, choice: int) -> bool:
-        case = self._evaluator.bursting.case(job, choice)
-        return isinstance(case, BurstCandidate) and case.is_now(self._world.now)
-
     def _take(self, job: JobView, choice: int) -> bool:
-        """Whether so many machines are still to be had."""
-        place, world = self._world.place_of(choice), self._world
-        needed = machines(world.as_form(job, choice), world.places[place])
-        if needed > self._stocks.room(place):
-            return False
-        self._stocks.take(place, needed)
-        return True
+        """Whether so many machines are still to be had, which are then taken."""
+        needed = machines(self._world.as_form(job, choice), self._world.places[choice])
+        return self._stocks.take_some(self._world.place_of(choice), needed)

@@ -252,14 +252,6 @@ class HostSet:
         return other
 
 
-class HostSets(list[HostSet]):
-    """The host sets of all places. Asked for a choice (`problem.Places`), it answers with the host set of its place."""
-
-    def __getitem__(self, choice: int) -> HostSet:  # type: ignore[override]
-        """The host set of a choice."""
-        return super().__getitem__(choice % len(self))
-
-
 def _at(release: Release) -> float:
     return release.at
 

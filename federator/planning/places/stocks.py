@@ -66,6 +66,13 @@ class Stocks:
         for source, each in self.draws[place]:
             self.left[source] -= each * machines
 
+    def take_some(self, place: int, machines: int) -> bool:
+        """So many are rented if they are to be had; whether they are."""
+        enough = machines <= self.room(place)
+        if enough:
+            self.take(place, machines)
+        return enough
+
     def short(self, place: int, machines: int) -> tuple[Stock, int, int] | None:
         """The named stock that has too little for so many: itself, what is taken of it, and what they need; None where another thing is the matter."""
         for source, each in self.draws[place]:

@@ -14,7 +14,7 @@ from federator.model.snapshot import JobView, Problem
 from federator.planning.plans.plan_builder import write_plan, write_starts
 from federator.planning.rentals.burst import LEAST_USD
 from federator.planning.rentals.candidate import BurstCandidate
-from federator.planning.scheduling.list_schedule import starts_now
+from federator.planning.scheduling.list_schedule import ListSchedule
 from federator.planning.scheduling.objective import EPSILON_USD, Evaluator, Scored
 from federator.planning.world.prices import cost
 from federator.planning.world.problem import World
@@ -35,9 +35,7 @@ def plan_greedily(problem: Problem, seed: int = 0) -> Plan:
     """Decide by the greedy stage alone. `seed` is recorded; greedy leaves nothing to chance."""
     evaluator = Evaluator(World(problem))
     scored = with_rentals(evaluator)
-    report = StageReport(
-        stage="greedy", completed=True, objective_usd=scored.total, work=scored.schedule.attempts
-    )
+    report = StageReport(stage="greedy", completed=True, objective_usd=scored.total, work=scored.attempts)
     return write_plan(
         evaluator,
         scored,
@@ -54,11 +52,11 @@ def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
     A job that would miss its deadline is left to a whole decision: waiting, or renting, may be better for it.
     """
     world = World(problem)
-    begun = starts_now(world)
-    assert begun.caps is not None, "the schedule has passed its first moment"
+    begun = ListSchedule(world, None, {}, whole=False)
+    bookings = begun.bookings()
     starts = {
         job: booking.place
-        for job, booking in begun.bookings.items()
+        for job, booking in bookings.items()
         if not cost(
             world.book,
             world.as_form(world.by_id[job], booking.place),
@@ -66,7 +64,7 @@ def plan_quickly(problem: Problem, seed: int = 0) -> Plan:
             world.now,
         ).late
     }
-    scored = Scored(starts, 0.0, {}, {}, begun, begun.caps, {})
+    scored = Scored(starts, bookings, begun.caps(), begun.attempts)
     return write_starts(Evaluator(world, home={}), scored, QUICK, seed)
 
 

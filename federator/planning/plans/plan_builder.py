@@ -15,7 +15,6 @@ from federator.planning.plans.reclaim import claims_at
 from federator.planning.plans.resizes import next_changes_at
 from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.openings import changes_at
-from federator.planning.scheduling.blocks import BUSY
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 
@@ -63,7 +62,7 @@ def write_starts(evaluator: Evaluator, scored: Scored, stage: str, seed: int) ->
         winner="greedy",
         winner_reason=GreedyAlone(situation="starts-only"),
         objective_usd=0.0,
-        stages=(StageReport(stage=stage, completed=True, work=scored.schedule.attempts),),
+        stages=(StageReport(stage=stage, completed=True, work=scored.attempts),),
         actions=tuple(builder.start(world.by_id[job], place) for job, place in scored.starts.items()),
     )
 
@@ -77,7 +76,7 @@ class _Builder:
 
     def start(self, job: JobView, place: int) -> Place | Rent:
         """The action that starts the job there now."""
-        booking = self.scored.schedule.bookings[job.id]
+        booking = self.scored.bookings[job.id]
         if booking.rents:
             case = self.evaluator.bursting.case(job, place)
             assert isinstance(case, BurstCandidate), "nothing is rented without a case"
@@ -126,26 +125,18 @@ class _Builder:
     def waiting(self, job: JobView) -> Waiting:
         """Why a job does not start now, and what is expected of it."""
         found = self.reasons.waits(job)
-        booking, home, put_off = (
-            self.scored.booking(job.id),
-            self.evaluator.home.get(job.id),
-            self.scored.later.get(job.id),
-        )
-        start, finish = (booking.start_at, booking.finish_at) if booking else (None, None)
-        if put_off is not None:
-            shift = put_off.rent_at - self.now
-            start, finish = put_off.start_at + shift, put_off.finish_at + shift
+        when, home = self.scored.expected(job.id, self.now), self.evaluator.home.get(job.id)
         return Waiting(
             job=job.id,
             kind=found.kind,
             why=found.reason,
-            expected_start_at=start,
-            expected_finish_at=finish,
+            expected_start_at=when.start_at if when else None,
+            expected_finish_at=when.finish_at if when else None,
             home_start_at=home.start_at if home else None,
             home_finish_at=home.finish_at if home else None,
             home_usd=home.usd if home else 0.0,
             reason=found.situation,
-            reserved=self.scored.schedule.blocks.get(job.id, BUSY).reserved,
+            reserved=self.scored.block(job.id).reserved,
         )
 
 

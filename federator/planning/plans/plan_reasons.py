@@ -14,7 +14,7 @@ from federator.planning.places.staleness import last_heard_s
 from federator.planning.plans.actions import Decided
 from federator.planning.rentals.candidate import BurstCandidate, BurstRejection
 from federator.planning.rules.feasibility import KINDS
-from federator.planning.scheduling.blocks import BUSY, Block
+from federator.planning.scheduling.blocks import Block
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.chances import late_share
 
@@ -52,7 +52,7 @@ class Reasons:
     def fits(self, whole: JobView, place: int) -> r.Fits:
         """Why a job starts on capacity that is there."""
         job, at = self.world.as_form(whole, place), self.world.places[place]
-        booking = self.scored.schedule.bookings[whole.id]
+        booking = self.scored.bookings[whole.id]
         names = _members(at, booking.members)
         form, why = None, ""
         if whole.forms:
@@ -127,7 +127,7 @@ class Reasons:
 
     def waits(self, job: JobView) -> Wait:
         """Why a job does not start."""
-        block = self.scored.schedule.blocks.get(job.id, BUSY)
+        block = self.scored.block(job.id)
         if block.kind == "time" and block.reason is not None:
             return Wait(block.kind, block.situation, block.reason)
         claimed = self.decided.reclaims.get(job.id)
@@ -218,7 +218,7 @@ def _why_form(standing: DecidedWorld, whole: JobView, choice: int) -> str:
         if (view := world.as_form(whole, other)).throughput > mine.throughput
         and world.rejection(whole, other) is None
     ]
-    host_set = standing.host_sets[choice].copy()
+    host_set = standing.host_set(choice).copy()
     for release in host_set.releases:
         if isinstance(release.payload, JobView) and release.payload.id == whole.id:
             host_set.untake(release.need, release.hosts)

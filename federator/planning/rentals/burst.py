@@ -47,7 +47,7 @@ class Bursting:
         self.home = home
         self._cases: dict[tuple[str, int], BurstCandidate | BurstRejection] = {}
         self._of_class: dict[tuple[object, ...], BurstCandidate | BurstRejection] = {}
-        self._equivalence_class: dict[str, int | None] = {}
+        self._alike: dict[str, object] = {}
         self._modes = {permit.mode for permit in world.book.permits}
         self.gains = Gains(world, home)
         self.economics = Economics(world, self.gains)
@@ -72,10 +72,7 @@ class Bursting:
 
     def _made(self, job: JobView, place: int) -> BurstCandidate | BurstRejection:
         """Of jobs that are alike, and would all miss their deadline at home after about the same wait, one is asked about: what is said of it is true of all."""
-        equivalence_class = self.equivalence_class(job)
-        if equivalence_class is None:
-            return self._make(self.world.as_form(job, place), place)
-        alike = (self.world.key(job), equivalence_class, place)
+        alike = self.alike(job), place
         if alike not in self._of_class:
             self._of_class[alike] = self._make(self.world.as_form(job, place), place)
         found = self._of_class[alike]
@@ -83,29 +80,32 @@ class Bursting:
             return replace(found, reason=to_approve(found.reason, job))
         return found
 
+    def case_now(self, job: JobView, place: int) -> BurstCandidate | None:
+        """The case for renting now, where there is one."""
+        case = self.case(job, place)
+        return case if isinstance(case, BurstCandidate) and case.is_now(self.world.now) else None
+
     def weigh(self, jobs: Sequence[JobView]) -> None:
         """Find what rented places come to for all these jobs at once, rather than for each when it is asked for."""
-        of = {self._alike(job): job for job in jobs}
+        of = {self.alike(job): job for job in jobs}
         self._rented |= zip(of, self.economics.all_of(list(of.values())), strict=True)
 
     def _rented_for(self, job: JobView) -> dict[int, Rented]:
         """What each rented place comes to that is open to the job, by choice."""
-        alike = self._alike(job)
+        alike = self.alike(job)
         if alike not in self._rented:
             self.weigh([job.of or job])
         return self._rented[alike]
 
-    def _alike(self, job: JobView) -> object:
-        equivalence_class = self.equivalence_class(job)
-        return job.id if equivalence_class is None else (self.world.key(job), equivalence_class)
-
-    def equivalence_class(self, job: JobView) -> int | None:
-        """A number: its cases for offers are those of all of its class that have the same. None: of its own."""
-        if job.id not in self._equivalence_class:
-            self._equivalence_class[job.id] = self._found_class(job)
-        return self._equivalence_class[job.id]
+    def alike(self, job: JobView) -> object:
+        """The same for jobs whose cases for offers are the same: of one class, and after about the same wait at home."""
+        if job.id not in self._alike:
+            number = self._found_class(job)
+            self._alike[job.id] = job.id if number is None else (self.world.key(job), number)
+        return self._alike[job.id]
 
     def _found_class(self, job: JobView) -> int | None:
+        """A number: those of its class that have the same are alike. None: it is alone."""
         if BurstMode.THRESHOLD in self._modes or not self._misses_at_home(job):
             return None
         home = self.home.get(job.id)

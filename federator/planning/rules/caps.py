@@ -56,10 +56,10 @@ class Caps:
         other.counting = self.counting  # which rows are about whom never changes
         return other
 
-    def blocking(self, job: JobView, at: Candidate, *, shares: bool = False) -> CapRow | None:
-        """The first cap that starting the job there would exceed. `shares`: on an instance that is rented for another job."""
+    def blocking(self, job: JobView, at: Candidate) -> CapRow | None:
+        """The first cap that starting the job there would exceed."""
         for number, row in self.about(job):
-            adds = 0.0 if shares and row.unit not in QUEUE_UNITS else self.adds_to(row, job, at)
+            adds = self.adds_to(row, job, at)
             if adds and self.used[number] + adds > row.limit + EPSILON:
                 return row
         return None
@@ -82,11 +82,10 @@ class Caps:
         """What starting the job there adds to each row."""
         return tuple(self.adds_to(row, job, at) for row in self.rows)
 
-    def take(self, job: JobView, at: Candidate, *, shares: bool = False) -> None:
+    def take(self, job: JobView, at: Candidate) -> None:
         """Count the job in."""
         for number, row in self.about(job):
-            if not (shares and row.unit not in QUEUE_UNITS):
-                self.used[number] += self.adds_to(row, job, at)
+            self.used[number] += self.adds_to(row, job, at)
 
     def end_busy(self, busy: BusyView, pool: PoolView) -> None:
         """Count out work that ran before this plan."""

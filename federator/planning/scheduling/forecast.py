@@ -14,8 +14,7 @@ from federator.kernel.quantities import format_duration as span
 from federator.model.snapshot import Problem
 from federator.planning.rentals.candidate import HomeForecast
 from federator.planning.rules.calendars import next_start
-from federator.planning.scheduling.bookings import Booking
-from federator.planning.scheduling.list_schedule import at_home
+from federator.planning.scheduling.list_schedule import Booking, at_home
 from federator.planning.world.problem import World
 from federator.planning.world.room import Room
 

@@ -4,11 +4,11 @@ It serves the forecast at home, greedy's decision (what it starts now is the fir
 what is free and goes on). What trials ask of most decisions is a total and who starts: the rest – a booking per job, its cost, why it did not start – is made when it is asked for.
 """
 
-from collections import UserDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from federator.model.snapshot import JobView
@@ -20,14 +20,12 @@ from federator.planning.rules.caps import Caps
 from federator.planning.rules.rulebook import NEVER_WAIT_H
 from federator.planning.scheduling import blocks
 from federator.planning.scheduling.blocks import BUSY, Block
-from federator.planning.scheduling.bookings import Booking, Schedule
 from federator.planning.scheduling.opportunity_cost import Displacing
-from federator.planning.scheduling.rental_arrays import Cases, cases_of
-from federator.planning.world.model_arrays import Floats, ModelArrays, numbers_of
+from federator.planning.scheduling.rental_arrays import cases_of
+from federator.planning.world.free_hours import Floats
+from federator.planning.world.model_arrays import numbers_of
 from federator.planning.world.prices import Cost
 from federator.planning.world.problem import World
-
-T = TypeVar("T")
 
 JOB_TERMS = ("run", "rent", "wait", "miss", "egress")
 
@@ -37,95 +35,68 @@ EVALUATIONS = 1_000_000
 """Likewise for evaluations at a class whose turn it is; they are cheap, but where all jobs differ there is one per job and moment."""
 
 
+class Booking(msgspec.Struct, frozen=True, gc=False):
+    """A job's place and time. `rents`: a new instance is rented for it; `exact` is false beyond the work limit."""
+
+    place: int
+    """Where and in which form: a choice of the world's (`problem.Places`)."""
+    start_at: float
+    finish_at: float
+    committed_until: float = 0.0
+    rents: bool = False
+    exact: bool = True
+    members: tuple[int, ...] = ()
+    """Of each rank, by index; empty for what starts on a machine that nobody has rented yet."""
+
+
 def at_home(world: World) -> Mapping[str, Booking]:
     """All jobs, with nothing rented and no lease used."""
-    return carry_out(world, None, {}).schedule().bookings
-
-
-def starts_now(world: World) -> Schedule:
-    """What of the waiting work starts now at home, and nothing beyond it."""
-    return carry_out(world, None, {}, whole=False).schedule()
-
-
-def carry_out(
-    world: World,
-    bursting: Bursting | None,
-    starts: Mapping[str, int],
-    order: Mapping[str, int] | None = None,
-    *,
-    whole: bool = True,
-    required_usd: float = 0.0,
-) -> "ListSchedule":
-    """A decision, carried out and priced: first `starts` (job to choice; an offer is rented), then the rest. Without `bursting` only owned places are used.
-
-    A start that is not open to its job, that does not fit, that a cap forbids, or that costs more on what is rented than its deadline is worth, is left to the rest.
-    `order`: every job's turn where it is not the published one; `required_usd`: what it costs, on top, not to rent what a policy requires.
-    Raises `Unavailable` where the kernel cannot be loaded.
-    """
-    numbers = numbers_of(world)
-    found = ListSchedule(
-        numbers,
-        cases_of(numbers, bursting),
-        starts,
-        bursts=bursting is not None,
-        whole=whole,
-        required_usd=required_usd,
-    )
-    if order is not None:
-        found.reorder(order)
-    return found.run(kernels.kernel())
-
-
-class LazyDict(UserDict[str, T]):
-    """A dictionary that is made when it is first looked into."""
-
-    def __init__(self, make: Callable[[], dict[str, T]]) -> None:
-        self._make = make
-
-    @cached_property
-    def data(self) -> dict[str, T]:  # type: ignore[override]
-        """What it holds."""
-        return self._make()
+    return ListSchedule(world, None, {}).bookings()
 
 
 class ListSchedule:
-    """One decision, carried out by the kernel. `bursts`: what is rented may be used; not `whole`: only what starts now is asked for."""
+    """A decision, carried out by the kernel and priced."""
 
     def __init__(
         self,
-        numbers: ModelArrays,
-        cases: Cases,
+        world: World,
+        bursting: Bursting | None,
         starts: Mapping[str, int],
+        order: Mapping[str, int] | None = None,
         *,
-        bursts: bool = False,
         whole: bool = True,
         required_usd: float = 0.0,
     ) -> None:
-        """Lay it all out; `run` carries it out."""
-        self.numbers, self.cases, self.world = numbers, cases, numbers.world
-        self.jobs = cases.jobs.copy()
-        self._force(starts)
-        self.state = np.zeros(1, dtype=t.STATE)
-        limits = {"attempts_limit": ATTEMPTS, "evaluations_limit": EVALUATIONS, "hold_job": -1}
-        counts = {"releases": len(numbers.releases), "given": len(numbers.given)}
-        asked = {"bursts": bursts, "whole": whole, "required_usd": required_usd, "never_h": NEVER_WAIT_H}
-        for name, value in (limits | counts | asked | cases.begins | {"now": self.world.now}).items():
-            self.state[name] = value
+        """First `starts` (job to choice; an offer is rented), then the rest. Without `bursting` only owned places are used; not `whole`: only what starts now is asked for.
 
-    def _force(self, starts: Mapping[str, int]) -> None:
-        for name, place in starts.items():
+        A start that is not open to its job, that does not fit, that a cap forbids, or that costs more on what is rented than its deadline is worth, is left to the rest.
+        `order`: every job's turn where it is not the published one; `required_usd`: what it costs, on top, not to rent what a policy requires.
+        Raises `Unavailable` where the kernel cannot be loaded.
+        """
+        kernel = kernels.kernel()
+        self.world, self.numbers = world, numbers_of(world)
+        self.cases = cases_of(self.numbers, bursting)
+        self.jobs = self.cases.jobs.copy()
+        for name, choice in starts.items():
             number = self.numbers.index.get(name)
             if number is not None:
-                self.jobs["forced"][number] = self.numbers.way(number, place)
+                self.jobs["forced"][number] = self.numbers.way(number, choice)
+        if order is not None:
+            ranks = np.array([order[job.id] for job in world.jobs], dtype=np.int64)
+            self.jobs["turn"] = turns = np.argsort(ranks, kind="stable")
+            self.jobs["rank"][turns] = np.arange(len(turns))
+        self.state = np.zeros(1, dtype=t.STATE)
+        limits = {"attempts_limit": ATTEMPTS, "evaluations_limit": EVALUATIONS, "hold_job": -1}
+        counts = {"releases": len(self.numbers.releases), "given": len(self.numbers.given)}
+        asked = {"bursts": bursting is not None, "whole": whole, "required_usd": required_usd}
+        known = {"never_h": NEVER_WAIT_H, "now": world.now}
+        for field, value in (limits | counts | asked | known | self.cases.begins).items():
+            self.state[field] = value
+        self.kernel_state = self._laid_out()
+        kernel(self.kernel_state)
 
-    def reorder(self, order: Mapping[str, int]) -> None:
-        """Let those that wait go on in this order: every job's turn."""
-        ranks = np.array([order[job.id] for job in self.world.jobs], dtype=np.int64)
-        self.jobs["turn"] = turns = np.argsort(ranks, kind="stable")
-        self.jobs["rank"][turns] = np.arange(len(turns))
-
-    def run(self, kernel: Callable[[t.KernelState], None]) -> "ListSchedule":
-        """Carry it out."""
+    def _laid_out(self) -> t.KernelState:
+        """All tables, with room for what the starts rent."""
         numbers, places = self.numbers, self.numbers.places.copy()
         forced = self.jobs["forced"][self.jobs["forced"] >= 0]
         ways = numbers.ways[forced]
@@ -136,14 +107,8 @@ class ListSchedule:
             places["first_host"][place] = standing
             standing += int(renting["machines"][rented == place].sum())
         room = max(1, standing, int(places["members"].max(initial=0)))
-        ranks = (
-            numbers.all_ranks
-            + numbers.again
-            + machines
-            + len(rented) * numbers.most_ranks
-            + numbers.most_ranks
-        )
-        self.kernel_state = t.KernelState(
+        ranks = numbers.all_ranks + numbers.again + machines + (len(rented) + 1) * numbers.most_ranks
+        return t.KernelState(
             self.state,
             places,
             _longer(numbers.hosts, room - len(numbers.hosts)),
@@ -159,8 +124,6 @@ class ListSchedule:
             numbers.backs,
             self.cases.flags.copy(),
         )
-        kernel(self.kernel_state)
-        return self
 
     # -- what came out ------------------------------------------------------------------------------------------------
 
@@ -214,24 +177,13 @@ class ListSchedule:
         caps.used = self.kernel_state.rows["used_now"].tolist()
         return caps
 
-    def schedule(self) -> Schedule:
-        """Bookings and reasons."""
-        return Schedule(LazyDict(self._bookings), LazyDict(self._blocks), self.caps(), self.attempts)
-
     def usd(self) -> Floats:
         """What each job costs in all."""
         total: Floats = np.sum([self.jobs[f"{name}_usd"] for name in JOB_TERMS], axis=0)
         return total
 
-    def costs(self) -> LazyDict[Cost]:
+    def costs(self) -> dict[str, Cost]:
         """Of each job."""
-        return LazyDict(self._costs)
-
-    def later(self) -> LazyDict[BurstCandidate]:
-        """The rentals that are put off."""
-        return LazyDict(self._later)
-
-    def _costs(self) -> dict[str, Cost]:
         names = [*(f"{term}_usd" for term in JOB_TERMS), "late"]
         rows = zip(*(self.jobs[name].tolist() for name in names), strict=True)
         return {
@@ -239,11 +191,13 @@ class ListSchedule:
             for job, (run, rent, wait, miss, egress, late) in zip(self.world.jobs, rows, strict=True)
         }
 
-    def _later(self) -> dict[str, BurstCandidate]:
+    def later(self) -> dict[str, BurstCandidate]:
+        """The rentals that are put off."""
         put_off = np.flatnonzero(self.jobs["later"] >= 0).tolist()
         return {self.world.jobs[job].id: self.cases.later[int(self.jobs["later"][job])] for job in put_off}
 
-    def _bookings(self) -> dict[str, Booking]:
+    def bookings(self) -> dict[str, Booking]:
+        """A place and time for each job that ever starts."""
         members = self.kernel_state.hosts["member"][self.kernel_state.given["host"]].tolist()
         places = self.numbers.ways["choice"].tolist()
         names = ("way", "start_at", "finish_at", "committed_until", "rents", "exact", "first_given", "ranks")
@@ -262,7 +216,7 @@ class ListSchedule:
             )
         return found
 
-    def _blocks(self) -> dict[str, Block]:
+    def blocks(self) -> dict[str, Block]:
         """Of those that do not start at once: what stopped their classes."""
         now, begun = self.world.now, set(self.order[: int(self.state["begun"][0])])
         of_class = [self._block(klass) for klass in range(len(self.kernel_state.classes))]

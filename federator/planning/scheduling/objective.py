@@ -6,9 +6,12 @@ short of, and what a policy asked for and did not get. A job that would miss, bu
 and pays, is charged that rental: renting early has no advantage over renting as late as is safe.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,11 +19,11 @@ from federator.model.snapshot import JobView
 from federator.planning.rentals.burst import Bursting
 from federator.planning.rentals.candidate import BurstCandidate, HomeForecast
 from federator.planning.rules.caps import Caps
-from federator.planning.scheduling.bookings import Booking, Schedule
+from federator.planning.scheduling.blocks import BUSY, Block
 from federator.planning.scheduling.forecast import home_forecast
-from federator.planning.scheduling.list_schedule import carry_out
+from federator.planning.scheduling.list_schedule import Booking, ListSchedule
 from federator.planning.scheduling.opportunity_cost import Displacing
-from federator.planning.world.model_arrays import Floats
+from federator.planning.world.free_hours import Floats
 from federator.planning.world.prices import Cost
 from federator.planning.world.problem import World
 
@@ -36,18 +39,46 @@ DISPLACED = "displaced"
 EPSILON_USD = 1e-6
 """Differences below this are none."""
 
+T = TypeVar("T")
+
+
+class _Lazy(UserDict[str, T]):
+    """A dictionary that is made when it is first looked into."""
+
+    def __init__(self, make: Callable[[], dict[str, T]]) -> None:
+        self._make = make
+
+    @cached_property
+    def data(self) -> dict[str, T]:  # type: ignore[override]
+        """What it holds."""
+        return self._make()
+
+
+class Expected(NamedTuple):
+    """Where and in which form (a choice), and from when to when."""
+
+    place: int
+    start_at: float
+    finish_at: float
+
 
 @dataclass(frozen=True)
 class Scored:
-    """A decision, carried out and priced. `starts` is what really starts now; `later` the rentals that are put off."""
+    """A decision, carried out and priced. `starts` is what really starts now."""
 
     starts: dict[str, int]
-    total: float
-    terms: dict[str, float]
-    costs: Mapping[str, Cost]
-    schedule: Schedule
+    bookings: Mapping[str, Booking]
+    """Of each job that ever starts."""
     caps: Caps
-    later: Mapping[str, BurstCandidate]
+    """After what starts now."""
+    attempts: int = 0
+    total: float = 0.0
+    terms: dict[str, float] = field(default_factory=dict)
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+    """Of each job that does not start at once: why."""
+    later: Mapping[str, BurstCandidate] = field(default_factory=dict)
+    """Rentals that are put off."""
     rents: tuple[str, ...] = ()
     """Jobs that something is rented for."""
     usd: Floats = field(default_factory=lambda: np.empty(0), compare=False)
@@ -55,7 +86,19 @@ class Scored:
 
     def booking(self, job: str) -> Booking | None:
         """The job's place in the schedule that follows."""
-        return self.schedule.bookings.get(job)
+        return self.bookings.get(job)
+
+    def expected(self, job: str, now: float) -> Expected | None:
+        """When and where a job that ever starts is expected to run; one whose rental is put off, when that is rented."""
+        later, booking = self.later.get(job), self.bookings.get(job)
+        if later is not None:
+            shift_s = later.rent_at - now
+            return Expected(later.place, later.start_at + shift_s, later.finish_at + shift_s)
+        return None if booking is None else Expected(booking.place, booking.start_at, booking.finish_at)
+
+    def block(self, job: str) -> Block:
+        """Why the job did not start."""
+        return self.blocks.get(job, BUSY)
 
 
 @dataclass
@@ -68,14 +111,12 @@ class Work:
 class Evaluator:
     """Prices decisions in one world."""
 
-    def __init__(
-        self, world: World, home: Mapping[str, HomeForecast] | None = None, work: Work | None = None
-    ) -> None:
+    def __init__(self, world: World, home: Mapping[str, HomeForecast] | None = None) -> None:
         """Make the counterfactual once, unless it is given: it does not depend on what may be rented."""
         self.world = world
         self.home = home_forecast(world) if home is None else home
         self.bursting = Bursting(world, self.home)
-        self.work = work or Work()
+        self.work = Work()
         self.displacing = Displacing(world) if world.problem.outside else None
         self.order: Mapping[str, int] | None = None
         """The turn of each job that waits, where it is not the published one."""
@@ -94,7 +135,7 @@ class Evaluator:
 
     def score(self, starts: Mapping[str, int]) -> Scored:
         """Carry out `starts`, fill what is left free, schedule the rest, and add up."""
-        carried = carry_out(self.world, self.bursting, starts, self.order, required_usd=REQUIRED_USD)
+        carried = ListSchedule(self.world, self.bursting, starts, self.order, required_usd=REQUIRED_USD)
         self.work.attempts += CARRYING_OUT + carried.attempts
         terms = {name: round(carried.term(name), 6) for name in TERMS}
         if self.displacing is not None:
@@ -103,10 +144,12 @@ class Evaluator:
             starts=carried.starts(),
             total=round(sum(terms.values()), 6),
             terms=terms,
-            costs=carried.costs(),
+            costs=_Lazy(carried.costs),
             usd=carried.usd(),
-            schedule=carried.schedule(),
+            bookings=_Lazy(carried.bookings),
+            blocks=_Lazy(carried.blocks),
+            attempts=carried.attempts,
             caps=carried.caps(),
-            later=carried.later(),
+            later=_Lazy(carried.later),
             rents=carried.rents(),
         )

@@ -39,27 +39,23 @@ def tabulate(numbers: ModelArrays, bursting: Bursting | None) -> Cases:
     world, jobs = numbers.world, numbers.jobs.copy()
     most = int((numbers.classes["last_way"] - numbers.classes["first_way"]).max(initial=0))
     usable, rentable = np.zeros((2, len(world.jobs), most), dtype=np.uint8)
+    if bursting is None:
+        return Cases(np.zeros(0, dtype=t.CASE), {}, jobs, *numbers.flags(usable))
     ranges = np.zeros((len(world.jobs), len(RANGES)), dtype=np.int64)
     rows: list[tuple[int, float, float, float]] = []
     later: dict[int, BurstCandidate] = {}
     speakers: dict[object, int] = {}
     speaker = list(range(len(world.jobs)))
     first_way = numbers.classes["first_way"].tolist()
-    for index, job in enumerate(world.jobs if bursting is not None else ()):
-        assert bursting is not None, "there is one"
+    for index, job in enumerate(world.jobs):
         if world.offers(job) and not bursting.no_need(job):
-            equivalence_class = bursting.equivalence_class(job)
-            alike = index if equivalence_class is None else (numbers.klass[index], equivalence_class)
-            speaker[index] = speakers.setdefault(alike, index)
-    if bursting is not None:
-        bursting.weigh([world.jobs[index] for index in speakers.values()])
-    for index, job in enumerate(world.jobs if bursting is not None else ()):
-        assert bursting is not None, "there is one"
+            speaker[index] = speakers.setdefault(bursting.alike(job), index)
+    bursting.weigh([world.jobs[index] for index in speakers.values()])
+    for index, job in enumerate(world.jobs):
         first = first_way[numbers.klass[index]]
         for place in world.leases(job):
             usable[index, numbers.way(index, place) - first] = bursting.may_use_lease(job, place)
     for index in speakers.values():
-        assert bursting is not None, "else nobody asks"
         job, first = world.jobs[index], first_way[numbers.klass[index]]
         found = bursting.cases(job)
         ways = [numbers.way(index, case.place) for case in found]

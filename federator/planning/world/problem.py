@@ -23,7 +23,7 @@ from federator.model.rules import GuaranteeRow
 from federator.model.snapshot import BusyView, JobView, Problem, Snapshot
 from federator.planning.places.candidates import Candidate, of_offer, of_pools, size
 from federator.planning.places.data import data_book
-from federator.planning.places.host_sets import HostSet, HostSets, host_set_of
+from federator.planning.places.host_sets import HostSet, host_set_of
 from federator.planning.places.stocks import Stocks
 from federator.planning.rules.caps import Caps
 from federator.planning.rules.eligibility import Gates
@@ -241,9 +241,9 @@ class World:
             self._split[key] = (tuple(kinds[0]), tuple(kinds[1]), tuple(kinds[2]))
         return self._split[key]
 
-    def host_sets(self) -> HostSets:
+    def host_sets(self) -> list[HostSet]:
         """The hosts of all places as things stand, to do with as one likes."""
-        return HostSets(self.host_set(place) for place in range(len(self.places)))
+        return [self.host_set(place) for place in range(len(self.places))]
 
     def host_set(self, place: int) -> HostSet:
         """The hosts of a place as things stand, to do with as one likes."""

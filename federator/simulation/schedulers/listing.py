@@ -19,7 +19,7 @@ from federator.planning.places.host_sets import Host, HostSet, hosts_for, need_o
 from federator.planning.plans.plan_builder import write_starts
 from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.rules.caps import Caps
-from federator.planning.scheduling.bookings import Booking, Schedule
+from federator.planning.scheduling.list_schedule import Booking
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 from federator.simulation.schedulers.port import Alter, Bind, Scheduler, listed, opens, renting_by_itself
@@ -169,7 +169,7 @@ class _Pass:
         self.evaluator = Evaluator(world, home={})
         self.bursting = self.evaluator.bursting
         self.caps = Caps(world.snapshot, world.book.caps)
-        self.result = Schedule(caps=self.caps)
+        self.bookings: dict[str, Booking] = {}
         self.stocks = self.world.stocks.copy()
         self.host_sets: dict[int, HostSet] = {}
         self.full: set[tuple[object, ...]] = set()
@@ -182,8 +182,8 @@ class _Pass:
         for job in sorted(self.world.jobs, key=self.rule.order):
             if job.not_before_at is None or job.not_before_at <= self.world.now:
                 self._start(job)
-        starts = {job: booking.place for job, booking in self.result.bookings.items()}
-        scored = Scored(starts, 0.0, {}, {}, self.result, self.caps, {})
+        starts = {job: booking.place for job, booking in self.bookings.items()}
+        scored = Scored(starts, self.bookings, self.caps)
         plan = write_starts(self.evaluator, scored, name, seed)
         return msgspec.structs.replace(plan, winner=name, winner_because="by its rule")
 
@@ -232,7 +232,7 @@ class _Pass:
         host_set.put(need_of(job), hosts)
         self.caps.take(job, at)
         members = tuple(host_set.members[host] for host in hosts)
-        self.result.bookings[job.id] = Booking(place, now, now + at.run_s(job), members=members)
+        self.bookings[job.id] = Booking(place, now, now + at.run_s(job), members=members)
 
     def _rent(self, job: JobView) -> None:
         if self.rentals >= MOST_RENTALS or not any(
@@ -246,7 +246,7 @@ class _Pass:
                 at = self.world.places[case.place]
                 self.caps.take(job, at)
                 self.stocks.take(self.world.place_of(case.place), machines(job, at))
-                self.result.bookings[job.id] = Booking(case.place, case.start_at, case.finish_at, rents=True)
+                self.bookings[job.id] = Booking(case.place, case.start_at, case.finish_at, rents=True)
                 return
 
     def _rents_now(self, job: JobView, case: BurstCandidate) -> bool:

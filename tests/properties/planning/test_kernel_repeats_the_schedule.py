@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from federator.model.rules import GuaranteeRow, Opening, PoolSelector, Window
 from federator.model.snapshot import Problem
 from federator.planning.scheduling import list_schedule
-from federator.planning.scheduling.bookings import Booking
-from federator.planning.scheduling.list_schedule import at_home, starts_now
+from federator.planning.scheduling.list_schedule import Booking, ListSchedule, at_home
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 from tests.bench.solver.instances import Instance, Parameters
@@ -32,9 +31,9 @@ def _same(world: World, found: Mapping[str, Booking], expected: Mapping[str, Boo
 def _agree(evaluator: Evaluator, starts: Mapping[str, int]) -> Scored:
     """One decision both ways."""
     found, expected = evaluator.score(starts), score_plainly(evaluator, starts)
-    _same(evaluator.world, found.schedule.bookings, expected.schedule.bookings)
-    assert dict(found.schedule.blocks) == expected.schedule.blocks
-    assert found.schedule.attempts == expected.schedule.attempts
+    _same(evaluator.world, found.bookings, expected.bookings)
+    assert dict(found.blocks) == expected.blocks
+    assert found.attempts == expected.attempts
     assert list(found.starts.items()) == list(expected.starts.items())
     assert found.caps.used == expected.caps.used
     assert dict(found.costs) == expected.costs
@@ -71,9 +70,9 @@ def test_whatever_is_decided(problem: Problem) -> None:
 @given(problem=worlds_at_random(most_jobs=12))
 def test_what_starts_now(problem: Problem) -> None:
     world = World(problem)
-    found, expected = starts_now(world), plain.starts_now(world)
-    _same(world, found.bookings, expected.bookings)
-    assert dict(found.blocks) == expected.blocks
+    found, expected = ListSchedule(world, None, {}, whole=False), plain.starts_now(world)
+    _same(world, found.bookings(), expected.bookings)
+    assert dict(found.blocks()) == expected.blocks
 
 
 @pytest.mark.parametrize("limit", [0, 3, 25])

@@ -72,4 +72,4 @@ def test_what_waits_on_purpose_passes_the_checker(problem: Problem) -> None:
 @given(problem=choosy_worlds())
 def test_what_is_weighed_is_the_same_compiled_or_not(problem: Problem) -> None:
     evaluator = Evaluator(World(problem))
-    assert dict(evaluator.score({}).schedule.blocks) == score_plainly(evaluator, {}).schedule.blocks
+    assert dict(evaluator.score({}).blocks) == score_plainly(evaluator, {}).blocks

@@ -157,12 +157,12 @@ def test_a_backoff_is_waited_out() -> None:
 def test_beyond_the_work_limit_every_job_still_has_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [a_job(f"job-{n}", run_s=100.0 + n) for n in range(60)]
     world = World(a_world(jobs, [a_pool()]))
-    exact = list_schedule.carry_out(world, None, {}).schedule()
+    exact = list_schedule.ListSchedule(world, None, {})
     monkeypatch.setattr(list_schedule, "ATTEMPTS", 20)
-    rough = list_schedule.carry_out(world, None, {}).schedule()
+    rough = list_schedule.ListSchedule(world, None, {})
     assert rough.attempts < exact.attempts
-    assert set(rough.bookings) == set(exact.bookings)
-    assert not all(booking.exact for booking in rough.bookings.values())
+    assert set(rough.bookings()) == set(exact.bookings())
+    assert not all(booking.exact for booking in rough.bookings().values())
 
 
 def test_backfill_may_use_what_a_gang_leaves_over() -> None:
