@@ -12,17 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import Columns
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.free_hours import Floats
 from federator.solving import column_generation, parts
 from federator.solving.least import least_usd
 from federator.solving.packed import pack
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ALL_COLUMNS = 20_000
 """Up to so many columns, all of them are looked at at once: that is exact, and takes a tenth of a second."""

@@ -12,14 +12,11 @@ in a fixed order with limits of work: the same model has the same answer.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.planning.linear.columns import Columns
-from federator.planning.linear.terms import Floats, Ints
+from federator.planning.world.free_hours import Bools, Floats, Ints
 from federator.solving.glop import Matrix, Model
 from federator.solving.packed import Packed
-
-Bools = NDArray[np.bool_]
 
 NEAR = 1e-3
 """Bounds so near each other, as a part of the value, have met."""

@@ -15,7 +15,7 @@ from ortools.math_opt.parameters_pb2 import SOLVER_TYPE_GLOP, SolveParametersPro
 from ortools.math_opt.result_pb2 import TERMINATION_REASON_OPTIMAL
 from pybind11_abseil.status import StatusNotOk
 
-from federator.planning.linear.terms import Floats, Ints
+from federator.planning.world.free_hours import Floats, Ints
 
 ITERATIONS = 200_000
 """Simplex iterations of one solve."""

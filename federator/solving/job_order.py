@@ -6,12 +6,10 @@ in the relaxed plan, the published order among equals. It is a schedule on exact
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.planning.linear.columns import Columns
+from federator.planning.world.free_hours import Floats
 from federator.planning.world.problem import World
-
-Floats = NDArray[np.float64]
 
 LEAST = 1e-9
 """A smaller part of a job is none."""

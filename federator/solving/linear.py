@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from federator.planning.linear.columns import Columns
-from federator.planning.linear.terms import Floats, Ints
+from federator.planning.world.free_hours import Floats, Ints
 from federator.solving import column_generation
 from federator.solving.column_generation import Generated
 from federator.solving.packed import Packed, pack

@@ -15,8 +15,8 @@ from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import ColumnKind, Columns
-from federator.planning.linear.terms import Floats
 from federator.planning.scheduling.objective import Evaluator
+from federator.planning.world.free_hours import Floats
 from federator.planning.world.outlook import LEAST
 from federator.planning.world.problem import World
 from federator.solving import linear

@@ -7,12 +7,12 @@ any prices (`bound`): no solver has to be trusted for it.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from federator.planning.linear.columns import ColumnKind, Columns
-from federator.planning.linear.terms import Floats, Ints
+from federator.planning.world.free_hours import Floats, Ints
 
 
 class Answer(NamedTuple):
@@ -145,10 +145,6 @@ class Packed:
 def pack(columns: Columns) -> Packed:
     """The same model, class by class."""
     classes = len(columns.classes)
-    own = np.where(columns.klass < 0, classes, columns.klass)
-    origin = np.argsort(own, kind="stable")
-    place = np.empty_like(origin)
-    place[origin] = np.arange(len(origin))
     rows, terms, coefficients = columns.terms
     served = np.array([row.serves for row in columns.rows], dtype=np.int64)
     serving = served >= 0
@@ -162,63 +158,68 @@ def pack(columns: Columns) -> Packed:
     number[row_origin] = np.arange(len(row_origin))
     sign = np.where(np.isfinite(high), 1.0, -1.0)
     kept = number[rows] >= 0
-    row_of, column_of, use = number[rows[kept]], place[terms[kept]], coefficients[kept]
-    use = use * sign[row_of]
-    order = np.lexsort((row_of, column_of))
-    return Packed(
-        cost=columns.cost[origin],
-        upper=columns.upper[origin],
-        klass=own[origin],
+    row_of = number[rows[kept]]
+    return _by_class(
+        columns.cost,
+        columns.upper,
+        np.where(columns.klass < 0, classes, columns.klass),
+        (terms[kept], row_of, coefficients[kept] * sign[row_of]),
+        np.flatnonzero(columns.kind == ColumnKind.NEVER),
         count=np.array([len(members) for members in columns.classes], dtype=np.float64),
-        column_of=column_of[order],
-        row_of=row_of[order],
-        use=use[order],
         limit=np.where(sign > 0, high, -low),
-        origin=origin,
         row_origin=row_origin,
         sign=sign,
         serves=serves,
         rows=len(columns.rows),
-        never=np.flatnonzero(columns.kind[origin] == ColumnKind.NEVER),
     )
 
 
 def joined(parts: Sequence[tuple[Packed, Ints]], limit: Floats) -> Packed:
     """One model of several, each with which rows of the whole its own are. `origin` is by the columns of all parts, one part after the other."""
-    classes = sum(len(part.count) for part, _ in parts)
-    firsts = np.cumsum([0, *(len(part.count) for part, _ in parts)])
-    klass = np.concatenate(
-        [
-            np.where(part.klass < len(part.count), part.klass + first, classes)
-            for (part, _), first in zip(parts, firsts[:-1].tolist(), strict=True)
-        ]
-    )
-    begins = np.cumsum([0, *(len(part.cost) for part, _ in parts)])[:-1].tolist()
-    origin = np.argsort(klass, kind="stable")
-    place = np.empty_like(origin)
-    place[origin] = np.arange(len(origin))
-    column_of = place[
-        np.concatenate([part.column_of + begin for (part, _), begin in zip(parts, begins, strict=True)])
+    firsts = np.cumsum([0, *(len(part.count) for part, _ in parts)]).tolist()
+    begins = np.cumsum([0, *(len(part.cost) for part, _ in parts)]).tolist()
+    classes = firsts[-1]
+    klass = [
+        np.where(part.klass < len(part.count), part.klass + first, classes)
+        for (part, _), first in zip(parts, firsts[:-1], strict=True)
     ]
-    row_of = np.concatenate([rows[part.row_of] for part, rows in parts])
-    order = np.lexsort((row_of, column_of))
-    return Packed(
-        cost=np.concatenate([part.cost for part, _ in parts])[origin],
-        upper=np.concatenate([part.upper for part, _ in parts])[origin],
-        klass=klass[origin],
+    shifted = list(zip((part for part, _ in parts), begins[:-1], strict=True))
+    return _by_class(
+        np.concatenate([part.cost for part, _ in parts]),
+        np.concatenate([part.upper for part, _ in parts]),
+        np.concatenate(klass),
+        (
+            np.concatenate([part.column_of + begin for part, begin in shifted]),
+            np.concatenate([rows[part.row_of] for part, rows in parts]),
+            np.concatenate([part.use for part, _ in parts]),
+        ),
+        np.concatenate([part.never + begin for part, begin in shifted]),
         count=np.concatenate([part.count for part, _ in parts]),
-        column_of=column_of[order],
-        row_of=row_of[order],
-        use=np.concatenate([part.use for part, _ in parts])[order],
         limit=limit,
-        origin=origin,
         row_origin=np.arange(len(limit)),
         sign=np.ones(len(limit)),
         serves=np.arange(classes) + len(limit),
         rows=len(limit) + classes,
-        never=np.sort(
-            place[
-                np.concatenate([part.never + begin for (part, _), begin in zip(parts, begins, strict=True)])
-            ]
-        ),
+    )
+
+
+def _by_class(
+    cost: Floats, upper: Floats, klass: Ints, terms: tuple[Ints, Ints, Floats], never: Ints, **rest: Any
+) -> Packed:
+    """Columns put class by class, and their terms (column, row, use) column by column."""
+    origin = np.argsort(klass, kind="stable")
+    place = np.empty_like(origin)
+    place[origin] = np.arange(len(origin))
+    column_of, row_of, use = place[terms[0]], terms[1], terms[2]
+    order = np.lexsort((row_of, column_of))
+    return Packed(
+        cost=cost[origin],
+        upper=upper[origin],
+        klass=klass[origin],
+        column_of=column_of[order],
+        row_of=row_of[order],
+        use=use[order],
+        origin=origin,
+        never=np.sort(place[never]),
+        **rest,
     )

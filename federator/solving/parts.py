@@ -15,9 +15,9 @@ from msgspec.structs import replace as changed
 from federator.model.snapshot import JobView
 from federator.planning.linear import columns as cut
 from federator.planning.linear.columns import ColumnKind, Columns
-from federator.planning.linear.terms import Floats, Ints
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.buckets import BUCKETS
+from federator.planning.world.free_hours import Bools, Floats, Ints
 from federator.planning.world.problem import World
 from federator.solving import column_generation
 from federator.solving.column_generation import Generated
@@ -240,7 +240,7 @@ class _Line:
         return (column_generation.PICKED + column_generation.PICKED_BY_SHARE * share).astype(np.int64)
 
 
-def _kept(part: _Made, chosen: column_generation.Bools) -> _Kept:
+def _kept(part: _Made, chosen: Bools) -> _Kept:
     """The chosen columns of a part, and those that any decision needs, or that there must be."""
     committed = (part.kind == ColumnKind.NOW) | (part.kind == ColumnKind.RENT)
     for values in part.decided:

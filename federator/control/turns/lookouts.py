@@ -14,7 +14,7 @@ from federator.control.turns.observation import Observer
 from federator.control.turns.turn import Turn
 from federator.model.outlook import Outlook, Proof
 from federator.model.snapshot import Problem
-from federator.planning.world.outlook import expected
+from federator.planning.world.outlook import OutlookArrays
 from federator.ports import Lookout
 from federator.telemetry import METRICS
 
@@ -99,7 +99,7 @@ class Lookouts:
         asked = _heads(self._observer, self._prices, line)
         found = await self._lookout.look_ahead(asked.problem, asked.counts, limit_s=LIMIT_S)
         took_s = _now_s() - began_s
-        known = None if found is None else expected(found, asked.words)
+        known = None if found is None else OutlookArrays(found, asked.words)
         self._keep(
             found,
             classes,

@@ -11,13 +11,13 @@ from federator.model.rules import CapRow, CapUnit, Period
 from federator.model.snapshot import JobView
 from federator.planning.linear.hours import WIDTHS_H
 from federator.planning.linear.starts import Starts
-from federator.planning.linear.terms import Floats, Ints, Terms
+from federator.planning.linear.terms import Terms
 from federator.planning.places.host_sets import expected_end
 from federator.planning.rules.caps import QUEUE_UNITS, Caps, busy_use, row_names, standing_use
 from federator.planning.rules.periods import period_end
 from federator.planning.rules.rulebook import capped
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
-from federator.planning.world.free_hours import EDGES_H
+from federator.planning.world.free_hours import EDGES_H, Floats, Ints
 from federator.planning.world.model_arrays import ModelArrays
 from federator.planning.world.problem import World
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from federator.model.snapshot import JobView
 from federator.planning.linear.starts import Starts
-from federator.planning.linear.terms import Floats, Terms
+from federator.planning.linear.terms import Terms
 from federator.planning.places.host_sets import HostSet
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H, hours_row
-from federator.planning.world.free_hours import EDGES_H, KINDS, free_gpus, free_hours
+from federator.planning.world.free_hours import EDGES_H, KINDS, Floats, free_gpus, free_hours
 from federator.planning.world.model_arrays import ModelArrays
 from federator.planning.world.problem import World
 

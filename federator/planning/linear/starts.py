@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.planning.kernels import late_shares
 from federator.planning.kernels.start_cost import machines_usd, waited_usd
 from federator.planning.kernels.tables import LEASE, OFFER, OWNED, Records
-from federator.planning.linear.terms import Floats, Ints
 from federator.planning.places.host_sets import HostSet
 from federator.planning.world.buckets import BUCKETS, BUCKETS_H
+from federator.planning.world.free_hours import Bools, Floats, Ints
 from federator.planning.world.model_arrays import ModelArrays
-
-Bools = NDArray[np.bool_]
 
 SOON_S = 900.0
 """In a bucket that is open from its beginning, a start is expected half so long after it, or in its middle if that is sooner."""

@@ -5,13 +5,12 @@ A model of a window has some ten to fifty thousand columns and a hundred thousan
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from federator.planning.world.free_hours import Floats, Ints
 
 NO_INTS: Ints = np.empty(0, dtype=np.int64)
 NO_FLOATS: Floats = np.empty(0, dtype=np.float64)
@@ -70,10 +69,12 @@ class Terms:
 class Pile:
     """Columns that are being made: kind, class, place, cost in USD, upper limit, and expected start in seconds from now of each."""
 
+    TYPES = (np.int64, np.int64, np.int64, np.float64, np.float64, np.float64)
+
     def __init__(self) -> None:
         """An empty one."""
-        self._few: list[tuple[int, int, int, float, float, float]] = []
-        self._parts: list[tuple[Ints, Ints, Ints, Floats, Floats, Floats]] = []
+        self._few: list[tuple[float, ...]] = []
+        self._parts: list[Sequence[NDArray[Any]]] = [[np.empty(0, dtype=each) for each in self.TYPES]]
         self._count = 0
 
     def __len__(self) -> int:
@@ -93,32 +94,14 @@ class Pile:
         self._parts.append((kind, klass, place, price, upper, start_s))
         self._count += len(kind)
 
-    def arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
+    def arrays(self) -> tuple[Any, Any, Any, Any, Any, Any]:
         """All of them."""
         self._flush()
-        if not self._parts:
-            return NO_INTS, NO_INTS, NO_INTS, NO_FLOATS, NO_FLOATS, NO_FLOATS
-        kind, klass, place, price, upper, start_s = zip(*self._parts, strict=True)
-        return (
-            np.concatenate(kind),
-            np.concatenate(klass),
-            np.concatenate(place),
-            np.concatenate(price),
-            np.concatenate(upper),
-            np.concatenate(start_s),
-        )
+        kind, klass, place, price, upper, start_s = map(np.concatenate, zip(*self._parts, strict=True))
+        return kind, klass, place, price, upper, start_s
 
     def _flush(self) -> None:
         if self._few:
-            kind, klass, place, price, upper, start_s = zip(*self._few, strict=True)
-            self._parts.append(
-                (
-                    np.array(kind, dtype=np.int64),
-                    np.array(klass, dtype=np.int64),
-                    np.array(place, dtype=np.int64),
-                    np.array(price, dtype=np.float64),
-                    np.array(upper, dtype=np.float64),
-                    np.array(start_s, dtype=np.float64),
-                )
-            )
+            columns = zip(zip(*self._few, strict=True), self.TYPES, strict=True)
+            self._parts.append([np.array(values, dtype=kind) for values, kind in columns])
             self._few = []

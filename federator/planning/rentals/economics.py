@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.model.capacity import Market
 from federator.model.snapshot import JobView
@@ -18,10 +17,9 @@ from federator.planning.places.candidates import typical_share
 from federator.planning.rentals.gains import Gains, gained_usd, part_of_bill, ready_at
 from federator.planning.rentals.interruptions import Interruptions
 from federator.planning.rules.rulebook import NEVER_WAIT_H
-from federator.planning.world.model_arrays import Floats, Ints, numbers_of
+from federator.planning.world.free_hours import Bools, Floats, Ints
+from federator.planning.world.model_arrays import numbers_of
 from federator.planning.world.problem import World
-
-Bools = NDArray[np.bool_]
 
 SAFETY_S = 60.0
 """Time kept between the latest start that still meets the deadline and the one that is planned; a quarter of the boot delay comes on top."""

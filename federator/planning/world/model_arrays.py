@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.model.queues import under
 from federator.model.rules import CapUnit, PriceKind
@@ -28,11 +27,9 @@ from federator.planning.rules.caps import additional_worst_usd, busy_use
 from federator.planning.rules.permits import only_deadlines
 from federator.planning.rules.rulebook import capped
 from federator.planning.world.chances import spread_of
+from federator.planning.world.free_hours import Floats, Ints
 from federator.planning.world.prices import doubt_usd, longer_s
 from federator.planning.world.problem import OPTION, World
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 UNITS = {
     CapUnit.GPUS: t.GPUS,

@@ -6,18 +6,13 @@ and jobs arrive: of a class that has become smaller the first starts have been m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.model.outlook import Outlook
 from federator.model.snapshot import Lead, Outside
-from federator.planning.world.free_hours import Floats, Ints
-
-Bools = NDArray[np.bool_]
+from federator.planning.world.free_hours import Bools, Floats, Ints
 
 LEAST = 1e-6
 """Less of anything is nothing."""
@@ -25,47 +20,25 @@ MORE = 2
 """Of a class of which some start now, so many more are taken for starting soon: a relaxed plan has parts of jobs."""
 
 
-@dataclass(frozen=True)
 class OutlookArrays:
     """An outlook in arrays; `klass` is as the line has it now."""
 
-    taken_at: float
-    klass: Ints
-    start_s: Floats
-    jobs: Floats
-    now: Bools
-    place: Ints
-    form: Ints
-    start: Ints
-    row: Ints
-    use: Floats
-    places: tuple[str, ...]
-    rows: tuple[str, ...]
-    usd: Floats
-
-    @cached_property
-    def prices(self) -> dict[str, float]:
-        """By row."""
-        return dict(zip(self.rows, self.usd.tolist(), strict=True))
-
-
-def expected(outlook: Outlook, classes: Sequence[int]) -> OutlookArrays:
-    """The same, where `classes` says by number what the line calls them."""
-    return OutlookArrays(
-        outlook.taken_at,
-        np.array(classes, dtype=np.int64)[np.array(outlook.klass, dtype=np.int64)],
-        np.array(outlook.start_s, dtype=np.float64),
-        np.array(outlook.jobs, dtype=np.float64),
-        np.array(outlook.now, dtype=bool),
-        np.array(outlook.place, dtype=np.int64),
-        np.array(outlook.form, dtype=np.int64),
-        np.array(outlook.start, dtype=np.int64),
-        np.array(outlook.row, dtype=np.int64),
-        np.array(outlook.use, dtype=np.float64),
-        outlook.places,
-        outlook.rows,
-        np.array(outlook.usd, dtype=np.float64),
-    )
+    def __init__(self, told: Outlook, classes: Sequence[int]) -> None:
+        """`classes` says by number what the line calls them."""
+        self.taken_at, self.places, self.rows, self.prices = (
+            told.taken_at,
+            told.places,
+            told.rows,
+            told.prices,
+        )
+        self.klass: Ints = np.array(classes, dtype=np.int64)[np.array(told.klass, dtype=np.int64)]
+        self.now: Bools = np.array(told.now, dtype=bool)
+        self.place, self.form, self.start, self.row = (
+            np.array(each, dtype=np.int64) for each in (told.place, told.form, told.start, told.row)
+        )
+        self.start_s, self.jobs, self.use, self.usd = (
+            np.array(each, dtype=np.float64) for each in (told.start_s, told.jobs, told.use, told.usd)
+        )
 
 
 class RestOfLine(NamedTuple):

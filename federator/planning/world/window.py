@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federator.model.capacity import Market
 from federator.model.jobs import WHOLE_MILLI, in_gpus
@@ -28,6 +27,7 @@ from federator.planning.kernels.tables import MOST_ALIKE
 from federator.planning.places.candidates import CPU_ONLY_SIZE
 from federator.planning.rules.rulebook import AGING_POINTS_PER_H, INTERACTIVE_POINTS, MAX_AGED, RuleBook
 from federator.planning.rules.shares import SLACK, by_queue, due_of, in_use
+from federator.planning.world.free_hours import Bools, Floats, Ints
 from federator.planning.world.line import Eligible, Line
 from federator.planning.world.outlook import NOTHING, OutlookArrays, Plan, RestOfLine
 from federator.planning.world.problem import BAND, weighted
@@ -51,10 +51,6 @@ QUEUE_HEADS = 4
 """Of each queue, so many are in the window whatever else is, as far as there is room."""
 MOST_GROUPS = 16
 """Sets of pools that jobs may use, up to which work outside the window is told apart by them."""
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

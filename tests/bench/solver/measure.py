@@ -26,7 +26,7 @@ from federator.planning.plans.greedy import plan_greedily, plan_quickly
 from federator.planning.rentals.candidate import BurstRejection
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world.line import Eligible, JobKind, Kinds, Line, LineForm
-from federator.planning.world.outlook import OutlookArrays, expected
+from federator.planning.world.outlook import OutlookArrays
 from federator.planning.world.plan_starts import starts_of
 from federator.planning.world.problem import World
 from federator.planning.world.window import MOST_JOBS, choose
@@ -87,7 +87,7 @@ class Outlooks:
         took_s, found = _timed(partial(look_ahead, asked, [len(jobs) for jobs in members.values()]))
         if found is not None:
             words = [int(name.rpartition("-")[2]) for name in members]
-            self._next, self._since, self._prices = expected(found, words), number, found.prices
+            self._next, self._since, self._prices = OutlookArrays(found, words), number, found.prices
             self._report.outlooks_s.append(took_s)
 
     def latest(self, number: int) -> OutlookArrays | None:

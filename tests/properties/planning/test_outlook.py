@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from federator.model.outlook import Outlook
 from federator.model.snapshot import JobView, Problem
 from federator.planning.world import window
-from federator.planning.world.outlook import NOTHING, OutlookArrays, Plan, expected
+from federator.planning.world.outlook import NOTHING, OutlookArrays, Plan
 from federator.planning.world.window import Window, choose
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
@@ -53,7 +53,7 @@ def an_outlook(jobs: list[JobView]) -> tuple[Outlook, OutlookArrays]:
     counts = np.bincount(words).tolist()
     found = look_ahead(a_world(heads, POOLS), counts)
     assert found is not None
-    return found, expected(found, np.unique(words).tolist())
+    return found, OutlookArrays(found, np.unique(words).tolist())
 
 
 def chosen(jobs: list[JobView], known: OutlookArrays | None) -> Window:

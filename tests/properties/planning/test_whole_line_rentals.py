@@ -20,7 +20,7 @@ from federator.planning.rentals.candidate import BurstCandidate
 from federator.planning.scheduling.objective import Evaluator
 from federator.planning.world import window
 from federator.planning.world.buckets import hours_row
-from federator.planning.world.outlook import expected
+from federator.planning.world.outlook import OutlookArrays
 from federator.planning.world.problem import World
 from federator.solving.decide import decide
 from federator.solving.outlook import look_ahead
@@ -176,7 +176,7 @@ def test_a_window_names_what_the_plan_does_now_by_the_first_of_each_class_in_it(
         a_world(heads, POOLS, [an_offer(available=20)], (bursting(),)), np.bincount(words).tolist()
     )
     assert found is not None
-    known = expected(found, np.unique(words).tolist())
+    known = OutlookArrays(found, np.unique(words).tolist())
     with pytest.MonkeyPatch.context() as patch:
         tight(patch, jobs=16, evaluations=100)
         patch.setattr(window, "is_small", lambda _line, _evaluations: False)
