@@ -114,8 +114,8 @@ class JobViews:
         """How long it is planned to run, and how that is known."""
         speeds = self._speeds(job, spec)
         runs, errors = self.history.runs(job.queue, job.kin, speeds), self._errors(job, spec)
-        found = runtime_quantiles(spec.estimate_s, runs, job.max_duration_s, errors)
-        told = (in_words(found, job.max_duration_s), speeds_in_words(speeds, spec.speed))
+        lasts = in_words(spec.estimate_s, runs, job.max_duration_s, errors)
+        told = (lasts, speeds_in_words(speeds, spec.speed))
         return "; ".join(filter(None, told))
 
     def whole_run(self, job: Job, spec: JobSpec, model: str) -> RunForecast | None:

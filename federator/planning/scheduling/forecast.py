@@ -81,7 +81,6 @@ class RunForecast(NamedTuple):
     run_s: float
     low_s: float
     high_s: float
-    source: str
 
 
 def lasts_s(forecast: RunForecast, ran_s: float, share: float = 0.5) -> float:
@@ -116,49 +115,44 @@ def runtime_quantiles(
     """
     past = sorted(history[-HISTORY:])
     if estimate_s is not None:
-        found = _about(estimate_s * math.exp(errors.shift), errors.spread, _in_words(errors))
+        found = _about(estimate_s * math.exp(errors.shift), errors.spread)
     elif past:
         low, middle, high = (past[min(len(past) - 1, int(share * len(past)))] for share in (0.1, 0.5, 0.9))
-        found = _about(middle, SPREAD, f"the median of {len(past)} run{'s' * (len(past) > 1)}")
+        found = _about(middle, SPREAD)
         if len(past) >= HISTORY // 2:
             found = found._replace(low_s=low, high_s=max(high, found.run_s))
     else:
-        found = _about(DEFAULT_RUN_S, SPREAD, "default")
-    if limit_s is None:
-        return found
-    return RunForecast(
-        min(found.run_s, limit_s), min(found.low_s, limit_s), min(found.high_s, limit_s), found.source
-    )
+        found = _about(DEFAULT_RUN_S, SPREAD)
+    return found if limit_s is None else RunForecast(*(min(each_s, limit_s) for each_s in found))
 
 
-def _about(middle_s: float, spread: float, source: str) -> RunForecast:
+def _about(middle_s: float, spread: float) -> RunForecast:
     """Run times that are distributed so, as logarithms."""
     margin = RUNTIME_MARGIN if spread == SPREAD else math.exp(PLANNED * spread)
     return RunForecast(
-        middle_s * margin, middle_s * math.exp(-SHOWN * spread), middle_s * math.exp(SHOWN * spread), source
+        middle_s * margin, middle_s * math.exp(-SHOWN * spread), middle_s * math.exp(SHOWN * spread)
     )
 
 
-def _in_words(errors: Leaning) -> str:
-    times = math.exp(errors.shift)
-    if errors == UNKNOWN:
-        return "estimate"
-    if not errors.runs:
-        return f"its estimate × {times:.2f}, by the owner's past runs"
-    return f"its estimate × {times:.2f}, by {errors.runs} run{'s' * (errors.runs > 1)} of that name"
-
-
-def in_words(forecast: RunForecast, limit_s: float | None) -> str:
-    """How long a job is planned to run, and how that is known: a guess is called one."""
-    about = f"about {span(forecast.run_s)}"
-    if limit_s is not None and forecast.run_s >= limit_s:
+def in_words(
+    estimate_s: float | None, history: Sequence[float], limit_s: float | None, errors: Leaning
+) -> str:
+    """How long a job is planned to run, as `runtime_quantiles` has it, and how that is known: a guess is called one."""
+    run_s, past = runtime_quantiles(estimate_s, history, limit_s, errors).run_s, len(history[-HISTORY:])
+    about = f"about {span(run_s)}"
+    if limit_s is not None and run_s >= limit_s:
         about = f"up to its max_duration of {span(limit_s)}"
-    if forecast.source == "default":
+    if estimate_s is None and not past:
         return f"{about}: a guess ({span(DEFAULT_RUN_S)} × {RUNTIME_MARGIN:g}), because nothing is known of it; give an estimate"
-    if not forecast.source.startswith("its estimate"):
-        known = "its estimate" if forecast.source == "estimate" else forecast.source
+    if estimate_s is None or errors == UNKNOWN:
+        known = f"the median of {_runs(past)}" if estimate_s is None else "its estimate"
         return f"{about}: {known} × {RUNTIME_MARGIN:g}"
-    return f"{about}: {forecast.source}, and a margin"
+    by = f"{_runs(errors.runs)} of that name" if errors.runs else "the owner's past runs"
+    return f"{about}: its estimate × {math.exp(errors.shift):.2f}, by {by}, and a margin"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count > 1)}"
 
 
 def home_forecast_of(problem: Problem) -> dict[str, HomeForecast]:

@@ -14,6 +14,7 @@ from federator.planning.scheduling.forecast import (
     RUNTIME_MARGIN,
     UNKNOWN,
     home_forecast_of,
+    in_words,
     leaning,
     outlasting,
     runtime_quantiles,
@@ -56,8 +57,11 @@ def test_what_runs_of_a_name_took_corrects_the_estimates_of_its_namesakes() -> N
     assert 1350.0 < one.run_s < 2600.0
     assert 1950.0 < ten.run_s < 2400.0, "after ten runs of twice the estimate, a little more than twice"
     assert ten.high_s / ten.low_s < one.high_s / one.low_s < 2.8, "and the range is narrower for each of them"
-    assert "× 1.9" in ten.source
-    assert "10 runs" in ten.source
+    said = in_words(1000.0, [], None, leaning([twice] * 10))
+    assert said.endswith(": its estimate × 1.99, by 10 runs of that name, and a margin")
+    assert in_words(None, [600.0], 700.0, UNKNOWN).endswith(
+        "max_duration of 11m40s: the median of 1 run × 1.35"
+    )
 
 
 def test_runs_of_a_name_that_differ_leave_a_wide_range() -> None:

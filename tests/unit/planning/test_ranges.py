@@ -53,7 +53,7 @@ def test_the_longer_the_wait_the_wider_the_range() -> None:
 
 
 def test_of_those_that_last_so_long_that_share_ends_before() -> None:
-    forecast = RunForecast(HOUR, HOUR / 2, 2 * HOUR, "estimate")
+    forecast = RunForecast(HOUR, HOUR / 2, 2 * HOUR)
     assert [lasts_s(forecast, 0.0, share) for share in (0.1, 0.5, 0.9)] == pytest.approx(
         [HOUR / 2, HOUR, 2 * HOUR], rel=1e-4
     )
