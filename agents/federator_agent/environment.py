@@ -5,7 +5,7 @@ from typing import NamedTuple
 from federator.model.jobs import WHOLE_MILLI, JobSpec
 from federator.model.spans import traceparent
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.gpus import CUDA_VISIBLE_DEVICES
 
 GANG_VARIABLE = "FEDERATOR_GANG_SECRET"
@@ -29,7 +29,7 @@ def command_of(spec: JobSpec) -> list[str]:
     return list(spec.launch or spec.asked)
 
 
-def rank_environment(record: Record, spec: JobSpec, rank: int, where: Where) -> dict[str, str]:
+def rank_environment(record: PlacementRecord, spec: JobSpec, rank: int, where: Where) -> dict[str, str]:
     """What the federation adds to a rank's environment, with the job's own `env` on top. Devices are for the runtime to name."""
     entry, gpus = record.entry, spec.resources.gpus.count
     endpoint = entry.rendezvous or f"{where.address}:{record.master_port}"

@@ -17,7 +17,7 @@ from federator.wire.jsontext import read
 from federator_agent import job_folders
 from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.data.carrier import load_of
 from federator_agent.local import traces
 from federator_agent.logs import LogUploads
@@ -71,7 +71,7 @@ class InstructionExecutor:
             case do.Discard(placement, checkpoints_of):
                 self._spawn(self._discard(placement, checkpoints_of))
 
-    def begin(self, records: list[Record]) -> None:
+    def begin(self, records: list[PlacementRecord]) -> None:
         """At the start, with all records: take up what is not over, and go on with its logs."""
         self._runtime.resume(records)
         for record in records:
@@ -112,7 +112,7 @@ class InstructionExecutor:
         finally:
             self._fetching.discard(spec_hash)
 
-    def _stage(self, record: Record, spec: JobSpec) -> None:
+    def _stage(self, record: PlacementRecord, spec: JobSpec) -> None:
         placement = record.entry.placement
         first = self._around.log_file(placement, record.slots[0].rank)
         self._follow_logs(record, fresh=not first.exists())
@@ -120,7 +120,7 @@ class InstructionExecutor:
         self._staging[placement] = task
         task.add_done_callback(lambda _: self._staging.pop(placement, None))
 
-    async def _prepare(self, record: Record, spec: JobSpec) -> None:
+    async def _prepare(self, record: PlacementRecord, spec: JobSpec) -> None:
         placement = record.entry.placement
         try:
             prepared = await self._runtime.prepare(record, spec, lambda: self._tell(ev.SettingUp(placement)))
@@ -133,7 +133,7 @@ class InstructionExecutor:
         else:
             self._tell(ev.Staged(placement, prepared.master_port, dict(prepared.hosts)))
 
-    def _save(self, record: Record, spec: JobSpec) -> None:
+    def _save(self, record: PlacementRecord, spec: JobSpec) -> None:
         """See to its checkpoints for as long as it runs, where the agent reaches them; once for all its ranks."""
         placement, folder = record.entry.placement, self._runtime.checkpoints(record)
         if folder is not None and placement not in self._saving:
@@ -141,7 +141,7 @@ class InstructionExecutor:
             self._saving[placement] = task
             task.add_done_callback(lambda _: self._saving.pop(placement, None))
 
-    async def _stop_saving(self, record: Record, spec: JobSpec) -> str:
+    async def _stop_saving(self, record: PlacementRecord, spec: JobSpec) -> str:
         """Nothing of it runs any more: the last word goes out."""
         task = self._saving.get(record.entry.placement)
         if task is not None:
@@ -157,7 +157,7 @@ class InstructionExecutor:
         await self._runtime.unprepare(placement)
         self._tell(ev.StagingStopped(placement))
 
-    async def _collect(self, record: Record, spec: JobSpec) -> None:
+    async def _collect(self, record: PlacementRecord, spec: JobSpec) -> None:
         """Logs first: they are what a person waits for. Whatever goes wrong, the end is told."""
         placement = record.entry.placement
         notes, unkept = [], ""
@@ -175,7 +175,7 @@ class InstructionExecutor:
         detail = "; ".join(note for note in (*notes, unkept) if note)
         self._tell(ev.Collected(placement, detail, unkept=bool(unkept) and self._runtime.keeps))
 
-    async def _pack(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+    async def _pack(self, record: PlacementRecord, spec: JobSpec, archive: Path) -> bool:
         """Under another name until it is whole: an agent that is started again goes on with the upload of one that is."""
         part = archive.with_suffix(".part")
         packed = await self._runtime.pack_outputs(record, spec, part)
@@ -194,7 +194,7 @@ class InstructionExecutor:
             if directory.exists():
                 await asyncio.to_thread(job_folders.remove, directory)
 
-    def _follow_logs(self, record: Record, *, fresh: bool) -> None:
+    def _follow_logs(self, record: PlacementRecord, *, fresh: bool) -> None:
         placement = record.entry.placement
         for slot in record.slots:
             self.logs.follow(placement, slot.rank, self._around.log_file(placement, slot.rank), fresh=fresh)

@@ -27,7 +27,7 @@ from federator.wire.jobfile import JobRequest, encode_spec, read_job
 from federator.wire.jsontext import Reader, decode_json
 from federator_agent.core import local_jobs
 from federator_agent.core.events import Event, LocalCancelled, LocalSubmitted
-from federator_agent.core.state import LocalWork, Phase, Record, State
+from federator_agent.core.state import AdmittedJob, Phase, PlacementRecord, State
 from federator_agent.local_submit import LocalSubmit
 from federator_agent.safe_open import opened
 
@@ -182,7 +182,7 @@ class LocalSocket:
         if refusal:
             raise Forbidden(refusal)
 
-    def _own(self, person: str, name: str) -> LocalWork:
+    def _own(self, person: str, name: str) -> AdmittedJob:
         """A job of the caller's own, by its id or else the newest of that name."""
         mine = [work for work in self._state().local.values() if work.job.owner == person]
         for work in sorted(mine, key=lambda work: work.job.job, reverse=True):
@@ -212,7 +212,7 @@ class LocalSocket:
         rows = tuple(_row(work, _record(state, work)) for work in mine)
         return wire.Jobs(rows, tuple(left), state.linked, person)
 
-    def _log(self, work: LocalWork, rank: int, offset: int) -> wire.Piece:
+    def _log(self, work: AdmittedJob, rank: int, offset: int) -> wire.Piece:
         record = _record(self._state(), work)
         over = record is None or record.phase in local_jobs.OVER
         path = self._placements / work.job.placement
@@ -271,7 +271,7 @@ def _text(spec: JobSpec) -> str:
     return encode_spec(spec).decode()
 
 
-def _name(work: LocalWork) -> str:
+def _name(work: AdmittedJob) -> str:
     return _specs.decode(work.job.spec).name
 
 
@@ -281,12 +281,12 @@ def _peer(writer: asyncio.StreamWriter) -> int:
     return uid
 
 
-def _record(state: State, work: LocalWork) -> Record | None:
+def _record(state: State, work: AdmittedJob) -> PlacementRecord | None:
     """What is known of its placement, also of one that is over and that the dispatcher has forgotten."""
     return state.records.get(work.job.placement) or state.over.get(work.job.placement)
 
 
-def _row(work: LocalWork, record: Record | None) -> wire.LocalRow:
+def _row(work: AdmittedJob, record: PlacementRecord | None) -> wire.LocalRow:
     verdict = record.verdict if record is not None else None
     over = record is None or record.phase in local_jobs.OVER
     return wire.LocalRow(
@@ -305,7 +305,7 @@ def _row(work: LocalWork, record: Record | None) -> wire.LocalRow:
     )
 
 
-def _status(record: Record | None) -> str:
+def _status(record: PlacementRecord | None) -> str:
     if record is None:
         return "ENDED"
     if record.verdict is not None and record.phase in local_jobs.OVER:

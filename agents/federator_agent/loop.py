@@ -47,7 +47,7 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.capacity_report import unchanged
 from federator_agent.core.machine import next_wake_boot_s, step
-from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
+from federator_agent.core.state import Change, Phase, PlacementRecord, RecordChange, State, restore, whole
 from federator_agent.data.carrier import Carrier
 from federator_agent.executor import InstructionExecutor
 from federator_agent.home import place
@@ -206,7 +206,7 @@ class Agent:
         record = self.state.records.get(placement)
         return record.entry.job if record else ""
 
-    def _running(self, placement: str, rank: int) -> tuple[Record, JobSpec] | None:
+    def _running(self, placement: str, rank: int) -> tuple[PlacementRecord, JobSpec] | None:
         """What a rank that runs here is of."""
         record = self.state.records.get(placement)
         if record is None or rank not in record.live_ranks or record.phase is not Phase.RUNNING:
@@ -305,7 +305,7 @@ class Agent:
             self._tell_gpu_use(running, now_real_s)
             self._tell_link_state(now_s)
 
-    def _tell_gpu_use(self, running: Iterable[Record], now_s: float) -> None:
+    def _tell_gpu_use(self, running: Iterable[PlacementRecord], now_s: float) -> None:
         """Tell how busy each GPU is, if that has changed, and now and then if it has not."""
         held: dict[int, list[str]] = {}
         for record in running:
@@ -404,7 +404,7 @@ class Agent:
                 self._report(report)
             case do.SendDesiredAck(generation, digest):
                 self.link.say(DesiredAck(generation, digest))
-            case do.Offer(jobs):
+            case do.OfferJobs(jobs):
                 if LOCAL_JOBS in self.link.takes:
                     self.link.say(LocalJobs(jobs))
             case do.Answer(placement, refusal):

@@ -18,7 +18,7 @@ from federator.model.jobs import JobSpec
 from federator.wire.tunnel import Exec, Forward
 from federator_agent.bulk import Bulk
 from federator_agent.core.events import Event
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.data.carrier import Carrier
 from federator_agent.gpus import CUDA_VISIBLE_DEVICES, Gpu
 from federator_agent.images import Images
@@ -86,13 +86,13 @@ class Surroundings(NamedTuple):
     gang_key: bytes = b""
     """What the secrets of gangs are made of."""
 
-    def gang_secret(self, record: Record, spec: JobSpec) -> str:
+    def gang_secret(self, record: PlacementRecord, spec: JobSpec) -> str:
         """What only the ranks of a gang know, each time the same. Empty for one that has ranks at other agents, which have another key."""
         if spec.nodes < 2 or len(record.entry.ranks) < spec.nodes or not self.gang_key:
             return ""
         return hmac.new(self.gang_key, record.entry.placement.encode(), "sha256").hexdigest()
 
-    def checkpoints(self, record: Record) -> Path:
+    def checkpoints(self, record: PlacementRecord) -> Path:
         """Where a job's checkpoints are kept on this host, from one placement to the next."""
         return self.spool.checkpoints / record.entry.job
 
@@ -123,7 +123,7 @@ class Runtime(Protocol):
     keeps: bool
     """Whether what a job has saved stays at the site when its placement is over."""
 
-    def resume(self, records: Sequence[Record]) -> None:
+    def resume(self, records: Sequence[PlacementRecord]) -> None:
         """At the agent's start, with all that it remembers, what is over and not yet discarded included: tidy up what is not of these, go on bringing logs.
 
         `prepare`, `unprepare` and `find` follow for what is not over.
@@ -138,7 +138,9 @@ class Runtime(Protocol):
         """A port on which rank 0 of a gang over several members could listen."""
         ...
 
-    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+    async def prepare(
+        self, record: PlacementRecord, spec: JobSpec, setting_up: Callable[[], None]
+    ) -> Prepared:
         """Bring a placement to its gate, all ranks of it, or leave nothing. Called again for the same placement after a restart.
 
         `setting_up` is called when the set-up script begins. Cancelled when `unprepare` follows. Raises `StagingError`.
@@ -149,15 +151,15 @@ class Runtime(Protocol):
         """Give up a preparation, however far it came; returns when nothing of it runs or waits."""
         ...
 
-    def checkpoints(self, record: Record) -> Path | None:
+    def checkpoints(self, record: PlacementRecord) -> Path | None:
         """Where the job saves itself, as the agent reaches it; None where only the job does, and what moves its data is beside it."""
         ...
 
-    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    def start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         """Open the gate; for ranks of which it is open already, change nothing. Tells `RankStarted` and, one day, `RankEnded` of each."""
         ...
 
-    def find(self, record: Record, rank: int) -> None:
+    def find(self, record: PlacementRecord, rank: int) -> None:
         """After a restart of the agent: what became of a rank that `start` may have been asked for.
 
         Tells `RankStarted`, then `RankEnded` in time; or `RankAbsent`, when its gate is provably shut.
@@ -168,26 +170,28 @@ class Runtime(Protocol):
         """Send a signal to the command of these ranks; `KILL` to everything they ever started. A rank that is over is passed over."""
         ...
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
+    async def enter(
+        self, record: PlacementRecord, spec: JobSpec, rank: int, request: Exec | Forward
+    ) -> Channel:
         """Run a command beside that of a rank that runs, with its user, folder, environment and limits; or connect to a port that it listens on.
 
         What is started ends with the rank at the latest. Raises `FederatorError` and `OSError` when it cannot.
         """
         ...
 
-    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+    async def usage(self, records: Sequence[PlacementRecord], gpus: Mapping[int, Gpu]) -> Readings:
         """What the ranks of these use now, as far as it can be known here. `gpus`: what this host's driver says of its GPUs. Raises nothing of what is asked."""
         ...
 
-    async def finish_logs(self, record: Record) -> None:
+    async def finish_logs(self, record: PlacementRecord) -> None:
         """When nothing of it runs: return when its logs are whole. Raises `FederatorError`, `OSError`."""
         ...
 
-    async def push_last(self, record: Record, spec: JobSpec) -> str:
+    async def push_last(self, record: PlacementRecord, spec: JobSpec) -> str:
         """Then: bring what it has saved last to its `checkpoint.uri`; what to tell of it when that cannot be done. Raises nothing of the transfer's."""
         ...
 
-    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+    async def pack_outputs(self, record: PlacementRecord, spec: JobSpec, archive: Path) -> bool:
         """Then: pack the outputs that it declares, of all ranks; whether there are any. Raises `FederatorError`, `OSError`."""
         ...
 

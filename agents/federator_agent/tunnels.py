@@ -17,7 +17,7 @@ from federator.model.jobs import JobSpec
 from federator.wire import tunnel
 from federator.wire.link import Dial
 from federator.wire.tunnel import Attach, Exec
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.enrollment import reason
 from federator_agent.kept_terminals import KeptTerminals
 from federator_agent.runtime import Channel, Runtime, Surroundings
@@ -39,7 +39,7 @@ class Tunnels:
         self,
         around: Surroundings,
         runtime: Runtime,
-        running: Callable[[str, int], tuple[Record, JobSpec] | None],
+        running: Callable[[str, int], tuple[PlacementRecord, JobSpec] | None],
         over: Callable[[str, int], bool] = lambda _placement, _rank: False,
     ) -> None:
         """`over`: whether a rank has ended."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from federator.client import Verbs
     from federator.simulation.live import Live
     from federator.simulation.work import TraceJob
-    from federator.simulation.world import World
+    from federator.simulation.world import WorldSpec
 
 LIVE = Group("From a running dispatcher", sort_key=80)
 WHAT_IF = Group("What if", sort_key=70)
@@ -96,7 +96,7 @@ def since_s(since: str) -> float:
     return length_s
 
 
-def save(world: "World", jobs: "tuple[TraceJob, ...]", options: LiveOptions) -> None:
+def save(world: "WorldSpec", jobs: "tuple[TraceJob, ...]", options: LiveOptions) -> None:
     """Keep what was taken, as files that `--world` and `--trace` take."""
     from federator.simulation.saving import trace_csv, world_yaml
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from federator.simulation.running import Moment, Outcome
     from federator.simulation.study import Run, Study, Summary
     from federator.simulation.work import TraceJob
-    from federator.simulation.world import World
+    from federator.simulation.world import WorldSpec
 
 SHOW_EVERY_S = 0.5
 """Real seconds between two looks at a terminal."""
@@ -138,7 +138,7 @@ def simulate(
 class _Given(NamedTuple):
     """What is simulated, before options."""
 
-    world: "World"
+    world: "WorldSpec"
     jobs: "Sequence[TraceJob]"
     trace: str
     remarks: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class _Given(NamedTuple):
 class _Asked(NamedTuple):
     """A what-if question."""
 
-    world: "World"
+    world: "WorldSpec"
     given: _Given
     options: "LoadOptions"
     capacity: float
@@ -266,7 +266,7 @@ def _begin() -> ProgressBar:
 
 
 def _study(
-    world: "World",
+    world: "WorldSpec",
     trace: str,
     options: "LoadOptions",
     capacity: float,

@@ -25,7 +25,7 @@ async def write_status(api: Api, path: str, uid: str, status: Struct) -> bytes:
     return await api.ask("PATCH", f"{path}/status", body=patch, kind=JSON_PATCH)
 
 
-class Cluster:
+class JobObjects:
     """The `FederatedJob` objects of a cluster."""
 
     def __init__(self, api: Api) -> None:

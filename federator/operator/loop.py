@@ -17,7 +17,7 @@ from federator.kube.api import Api
 from federator.model.jobs import TERMINAL, Job, JobStatus
 from federator.operator import status as said
 from federator.operator.claims import Claims
-from federator.operator.cluster import ALL, Cluster
+from federator.operator.cluster import ALL, JobObjects
 from federator.operator.events import Events
 from federator.operator.objects import (
     NAMESPACE_LABEL,
@@ -59,7 +59,7 @@ class Operator:
         self, file: OperatorFile, api: Api, client: Callable[[OperatorFile, Tenant], AsyncClient] = client_of
     ) -> None:
         self._file = file
-        self._cluster = Cluster(api)
+        self._cluster = JobObjects(api)
         self.events = Events(api)
         self._clients = {name: client(file, tenant) for name, tenant in file.namespaces.items()}
         self._submissions = {name: Submissions(each) for name, each in self._clients.items()}

@@ -18,7 +18,7 @@ from federator.simulation.data_moves import book_of
 from federator.simulation.running import Outcome
 from federator.simulation.schedule import DONE, Attempt, Schedule
 from federator.simulation.work import RESUMING_S, TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator.simulation.worth import valued
 
 Times = Mapping[str, float | None]
@@ -65,7 +65,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...] = ()
 
 
-def figures(outcome: Outcome, world: World, jobs: Sequence[TraceJob]) -> Figures:
+def figures(outcome: Outcome, world: WorldSpec, jobs: Sequence[TraceJob]) -> Figures:
     """All of them, and what is wrong."""
     jobs = valued(jobs, world)
     rows = _by_job(outcome.schedule)
@@ -132,7 +132,7 @@ def _usd(schedule: Schedule, missed: Sequence[TraceJob]) -> dict[str, Any]:
     return {**parts, "loss_usd": sum(parts.values()), "used_usd": used_usd}
 
 
-def violations(outcome: Outcome, world: World, jobs: Sequence[TraceJob]) -> Iterator[str]:
+def violations(outcome: Outcome, world: WorldSpec, jobs: Sequence[TraceJob]) -> Iterator[str]:
     """What cannot be: each as a sentence."""
     by_name = {job.name: job for job in jobs}
     yield from _twice(outcome.schedule)
@@ -155,7 +155,7 @@ def _twice(schedule: Schedule) -> Iterator[str]:
             yield f"two attempts of {name} run at once"
 
 
-def _work(schedule: Schedule, world: World, jobs: Mapping[str, TraceJob]) -> Iterator[str]:
+def _work(schedule: Schedule, world: WorldSpec, jobs: Mapping[str, TraceJob]) -> Iterator[str]:
     """GPU-hours in = out: who succeeds has run for as long as it takes there, less what an earlier attempt had saved."""
     models = {(site.name, pool.name): pool.model for site in world.sites for pool in site.pools}
     for name, rows in _by_job(schedule).items():
@@ -185,7 +185,7 @@ def _widths(job: TraceJob) -> list[int]:
     return [job.gpus_total, *(form.gpus_total for form in job.forms)]
 
 
-def _capacity(schedule: Schedule, world: World) -> Iterator[str]:
+def _capacity(schedule: Schedule, world: WorldSpec) -> Iterator[str]:
     """No pool ever has more GPUs in use than it has."""
     have = {
         (site.name, pool.name): pool.nodes * pool.gpus_per_node for site in world.sites for pool in site.pools
@@ -201,7 +201,7 @@ def _capacity(schedule: Schedule, world: World) -> Iterator[str]:
             yield f"{pool[0]}/{pool[1]} has {have[pool]} GPUs, and {used} are in use"
 
 
-def _stocks(schedule: Schedule, world: World) -> Iterator[str]:
+def _stocks(schedule: Schedule, world: WorldSpec) -> Iterator[str]:
     """No cloud ever has more machines out than the stock that they are taken from holds."""
     drawing = {offer.name: (offer.provider, offer.stock) for offer in world.offers if offer.stock}
     have = {(provider, stock.name): stock for provider, stock in drawing.values()}
@@ -241,7 +241,7 @@ def _money(outcome: Outcome) -> Iterator[str]:
             yield f"{name} has cost {lease.cost_usd:.2f} USD, and {paid_s:.0f} s cost {usd:.2f}"
 
 
-def _moves(schedule: Schedule, world: World, jobs: Mapping[str, TraceJob]) -> Iterator[str]:
+def _moves(schedule: Schedule, world: WorldSpec, jobs: Mapping[str, TraceJob]) -> Iterator[str]:
     """Bytes moved = bytes priced: every attempt that began has moved what its place did not have, at the price of the cheapest way, and the ledger has all of it."""
     if not any(job.inputs for job in jobs.values()):
         return

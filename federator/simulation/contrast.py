@@ -17,7 +17,7 @@ from federator.simulation.schedule import DONE, Attempt
 from federator.simulation.schedulers import scheduler
 from federator.simulation.study import Run
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator.wire.contrast import Contrast, JobChange, JobFate, QueueContrast, SideSums
 
 KEPT = 50
@@ -45,7 +45,7 @@ class Side(NamedTuple):
     """What is run on one side."""
 
     name: str
-    world: World
+    world: WorldSpec
 
 
 class Contrasted(NamedTuple):

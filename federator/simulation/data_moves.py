@@ -13,7 +13,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.model.rules import Rule, planned
 from federator.planning.places.data import DataBook
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator.wire import fields
 from federator.wire.named_files import read_number, read_table
 from federator_policies.documents import API_VERSION, compile_set, load
@@ -33,24 +33,24 @@ def document(kind: str, name: str, spec: Mapping[str, Any]) -> str:
     return msgspec.json.encode(whole).decode()
 
 
-def all_policies(world: World) -> str:
+def all_policies(world: WorldSpec) -> str:
     """The world's policies with what it says of data."""
     return "\n---\n".join(text for text in (world.policies, *world.data) if text)
 
 
-def book_of(world: World) -> DataBook:
+def book_of(world: WorldSpec) -> DataBook:
     """What the world's policies say of data and links."""
     return regional_book(world, planned(compile_set(load(all_policies(world)))))
 
 
-def regional_book(world: World, rules: Iterable[Rule]) -> DataBook:
+def regional_book(world: WorldSpec, rules: Iterable[Rule]) -> DataBook:
     """The same of these rules."""
     regions = {world.cloud_sites[offer.provider]: offer.region for offer in world.offers}
     return DataBook(rules, regions | {site.name: site.region for site in world.sites})
 
 
 def read_data(
-    links: Mapping[str, Any] | None, datasets: Sequence[Any], folder: Path, world: World
+    links: Mapping[str, Any] | None, datasets: Sequence[Any], folder: Path, world: WorldSpec
 ) -> tuple[str, ...]:
     """`links` and `datasets` of a world file, as policy documents; `links.table` is a path from `folder`. Raises `Invalid`."""
     documents = []
@@ -88,7 +88,7 @@ def _leaves(faults: ExceptionGroup[Invalid]) -> Iterator[Invalid]:
             yield fault
 
 
-def _names(world: World, datasets: Sequence[Any]) -> set[str]:
+def _names(world: WorldSpec, datasets: Sequence[Any]) -> set[str]:
     """Sites and regions that data of this world may go between."""
     names = {name for site in world.sites for name in (site.name, site.region)}
     names |= {offer.region for offer in world.offers} | set(world.cloud_sites.values())

@@ -33,7 +33,7 @@ from federator.simulation.schedulers import Scheduler
 from federator.simulation.sites import Conditions, SimulatedAgent
 from federator.simulation.virtual_time import ORIGIN_AT, LoopClock, VirtualLoop
 from federator.simulation.work import TraceJob, WorkDone, request_of
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.link import JoinRequest
@@ -55,11 +55,11 @@ LOOK_S = 600.0
 ROOT = Caller(name="root", role=Role.ADMIN)
 
 
-class Federation:
+class SimulatedFederation:
     """A dispatcher with its sites and clouds, on one virtual loop."""
 
     def __init__(
-        self, world: World, scheduler: Scheduler, loop: VirtualLoop, seed: int, *, encoded: bool = False
+        self, world: WorldSpec, scheduler: Scheduler, loop: VirtualLoop, seed: int, *, encoded: bool = False
     ) -> None:
         """`encoded`: messages go as text, as over the wire."""
         self.world = scheduler.change(world) if scheduler.change else world
@@ -234,7 +234,7 @@ class Federation:
             agent.die()
 
 
-def _settings(world: World, scheduler: Scheduler) -> Settings:
+def _settings(world: WorldSpec, scheduler: Scheduler) -> Settings:
     return Settings(
         turn=TurnSettings(
             coalesce_s=1.0,

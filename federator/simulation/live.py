@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from federator.kernel.errors import Invalid
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.simulation.world_files import MEMORY_MIB_PER_GPU
 from federator.wire.recorded import RecordedJob, RecordedPool, RecordedSite, RecordedWorld
 from federator_agent.core.lent_capacity import HostPool
@@ -19,7 +19,7 @@ from federator_agent.core.lent_capacity import HostPool
 class Live(NamedTuple):
     """What was taken, and what a person should know of it."""
 
-    world: World
+    world: WorldSpec
     jobs: tuple[TraceJob, ...]
     remarks: tuple[str, ...]
 
@@ -56,7 +56,7 @@ def taken(
     guessed = sum(not job.ended for job in chosen)
     if guessed:
         remarks.append(f"{guessed} jobs are not over: their run times are as expected")
-    world = World(
+    world = WorldSpec(
         name=name,
         sites=tuple(_site(site) for site in sites),
         offers=tuple(each.offer for each in recorded.offers),

@@ -10,7 +10,7 @@ import msgspec
 
 from federator.kernel.errors import Invalid
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepared(
-    jobs: Sequence[TraceJob], options: LoadOptions, seed: int, world: World | None = None
+    jobs: Sequence[TraceJob], options: LoadOptions, seed: int, world: WorldSpec | None = None
 ) -> list[TraceJob]:
     """The jobs that are submitted, in order; without a world, all models are equally fast. Raises `Invalid` when there are none."""
     first_s = min(job.submit_s for job in jobs)
@@ -58,7 +58,7 @@ def _copies(job: TraceJob, options: LoadOptions, seed: int) -> Iterator[TraceJob
         yield job if number == 0 else msgspec.structs.replace(job, name=f"{job.name}.{number}")
 
 
-def _speeds(world: World | None) -> dict[str, float]:
+def _speeds(world: WorldSpec | None) -> dict[str, float]:
     """Of the models that there are."""
     if world is None:
         return {}

@@ -15,14 +15,14 @@ import msgspec
 
 from federator.kernel.errors import Bug, Permanent
 from federator.model.capacity import Instance
-from federator.simulation.federation import Federation
+from federator.simulation.federation import SimulatedFederation
 from federator.simulation.overhearing import overheard
 from federator.simulation.recorder import Recorder
 from federator.simulation.schedule import Schedule
 from federator.simulation.schedulers import Scheduler
 from federator.simulation.virtual_time import ORIGIN_AT, VirtualLoop, run
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 
 PATIENCE_S = 60 * 86_400.0
 """So long after the last submission the simulation ends, whatever still waits."""
@@ -58,12 +58,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Watch = Callable[[Moment], None]
-Beside = Callable[[Federation, Recorder], Coroutine[None, None, None]]
+Beside = Callable[[SimulatedFederation, Recorder], Coroutine[None, None, None]]
 """What goes on for ever beside a simulation, such as looking at it now and then."""
 
 
 def simulate(  # noqa: PLR0913 - each is an option of a run
-    world: World,
+    world: WorldSpec,
     jobs: Sequence[TraceJob],
     scheduler: Scheduler,
     *,
@@ -85,7 +85,7 @@ def simulate(  # noqa: PLR0913 - each is an option of a run
         federation, schedule, reasons = run(
             lambda loop: _simulate(
                 loop,
-                lambda: Federation(world, scheduler, loop, seed, encoded=encoded),
+                lambda: SimulatedFederation(world, scheduler, loop, seed, encoded=encoded),
                 ordered,
                 watch,
                 refused,
@@ -106,12 +106,12 @@ def simulate(  # noqa: PLR0913 - each is an option of a run
 
 async def _simulate(
     loop: VirtualLoop,
-    make: Callable[[], Federation],
+    make: Callable[[], SimulatedFederation],
     jobs: Sequence[TraceJob],
     watch: Watch | None,
     refused: dict[str, str] | None,
     beside: Beside | None,
-) -> tuple[Federation, Schedule, dict[str, str]]:
+) -> tuple[SimulatedFederation, Schedule, dict[str, str]]:
     federation = make()
     await federation.begin()
     recorder = Recorder(federation.core.records, ORIGIN_AT)

@@ -10,12 +10,12 @@ from federator.model.jobs import Input
 from federator.simulation.clouds import OfferRisk
 from federator.simulation.traces import PLAIN_COLUMNS
 from federator.simulation.work import TraceForm, TraceJob
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.wire.yamltext import read_document, write_document
 from federator_agent.core.lent_capacity import HostPool
 
 
-def world_yaml(world: World, policies: str = "") -> str:
+def world_yaml(world: WorldSpec, policies: str = "") -> str:
     """The world as `--world` takes it; `policies` names the file that its policies are in."""
     told: dict[str, Any] = {"name": world.name}
     if world.speeds:

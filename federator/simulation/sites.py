@@ -25,7 +25,7 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lent_capacity import Site
 from federator_agent.core.machine import next_wake_boot_s, step
-from federator_agent.core.state import Record, State
+from federator_agent.core.state import PlacementRecord, State
 
 SAVING_S = 5.0
 """A rank that is asked to end has saved itself after so long, or is killed when its grace is shorter."""
@@ -139,7 +139,7 @@ class SimulatedAgent:
         self._session: asyncio.Task[None] | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._report: asyncio.TimerHandle | None = None
-        self._running: dict[str, tuple[Record, float, asyncio.TimerHandle]] = {}
+        self._running: dict[str, tuple[PlacementRecord, float, asyncio.TimerHandle]] = {}
         """Of each placement whose ranks run: its record, since when, and its end."""
         self._staging: dict[str, asyncio.TimerHandle] = {}
         self.alive = True
@@ -305,7 +305,7 @@ class SimulatedAgent:
         self._staging.pop(placement, None)
         self._tell(ev.Staged(placement, PORT))
 
-    def _start(self, record: Record, ranks: tuple[int, ...]) -> None:
+    def _start(self, record: PlacementRecord, ranks: tuple[int, ...]) -> None:
         """All ranks of a placement that are here run, and end, together."""
         entry, now = record.entry, self._clock.now()
         left_s = self._progress.left_s(
@@ -327,7 +327,7 @@ class SimulatedAgent:
         again = self._loop.call_later(max(0.0, after_s), self._saved, record, since_at, ranks)
         self._running[placement] = (record, since_at, again)
 
-    def _saved(self, record: Record, since_at: float, ranks: tuple[int, ...]) -> None:
+    def _saved(self, record: PlacementRecord, since_at: float, ranks: tuple[int, ...]) -> None:
         ran_s, entry = self._clock.now() - since_at, record.entry
         self._progress.save(
             entry.job, self._model(record), self.member, ran_s, resume=entry.resume, form=entry.form
@@ -340,6 +340,6 @@ class SimulatedAgent:
         now = self._clock.now()
         self._tell(*(ev.RankEnded(placement, rank, now, code) for rank in ranks))
 
-    def _model(self, record: Record) -> str:
+    def _model(self, record: PlacementRecord) -> str:
         pool = self._state.pool(record.entry.pool)
         return pool.model if pool else ""

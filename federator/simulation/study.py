@@ -15,7 +15,7 @@ from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.running import Moment, Outcome, simulate
 from federator.simulation.schedulers import Scheduler
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 
 Watch = Callable[[str, int, Moment], None]
 COMPARED = (
@@ -64,7 +64,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runs(
-    world: World,
+    world: WorldSpec,
     trace: Sequence[TraceJob],
     options: LoadOptions,
     schedulers: Sequence[Scheduler],

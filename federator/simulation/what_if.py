@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
 from federator.kernel.quantities import parse_usd
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.simulation.world_files import GPU_MEMORY_MIB, host_pool
 
 POOL_GRAMMAR = "SITE=GPUSxMODELxNODES, such as lab=8xH100x4: four hosts with eight H100 each"
@@ -23,12 +23,12 @@ _SITE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?")
 class Changed(NamedTuple):
     """A world with the changes, and how each is told."""
 
-    world: World
+    world: WorldSpec
     changes: tuple[str, ...]
 
 
 def changed(
-    world: World, *, add_pool: Sequence[str] = (), drain: Sequence[str] = (), price: Sequence[str] = ()
+    world: WorldSpec, *, add_pool: Sequence[str] = (), drain: Sequence[str] = (), price: Sequence[str] = ()
 ) -> Changed:
     """The world as it would be. Pools are added first, so that a price may be said of a new site. Raises `Invalid`."""
     told = []
@@ -44,7 +44,7 @@ def changed(
     return Changed(world, tuple(told))
 
 
-def _with_pool(world: World, text: str) -> tuple[World, str]:
+def _with_pool(world: WorldSpec, text: str) -> tuple[WorldSpec, str]:
     name, _, made = text.partition("=")
     found = _POOL.fullmatch(made)
     if not _SITE.fullmatch(name) or found is None or not int(found[1]) or not int(found[3]):
@@ -61,14 +61,14 @@ def _with_pool(world: World, text: str) -> tuple[World, str]:
     return _in_place(world, grown), f"{hosts} more at {name}"
 
 
-def _model(world: World, given: str) -> str:
+def _model(world: WorldSpec, given: str) -> str:
     """As the world writes it, or everybody does: `h100` is H100."""
     models = [pool.model for site in world.sites for pool in site.pools]
     models += [*(offer.model for offer in world.offers), *GPU_MEMORY_MIB]
     return next((model for model in models if model.lower() == given.lower()), given)
 
 
-def _without(world: World, name: str) -> tuple[World, str]:
+def _without(world: WorldSpec, name: str) -> tuple[WorldSpec, str]:
     sites = tuple(site for site in world.sites if site.name != name)
     clouds = {provider for provider, site in world.cloud_sites.items() if name in (provider, site)}
     if len(sites) == len(world.sites) and not clouds:
@@ -82,7 +82,7 @@ def _without(world: World, name: str) -> tuple[World, str]:
     return replace(world, sites=sites), f"nothing starts at {name}"
 
 
-def _with_price(world: World, text: str) -> tuple[World, str]:
+def _with_price(world: WorldSpec, text: str) -> tuple[WorldSpec, str]:
     name, mark, amount = text.rpartition("=")
     try:
         usd = parse_usd(amount)
@@ -103,11 +103,11 @@ def _with_price(world: World, text: str) -> tuple[World, str]:
     return replace(world, offers=offers), f"{name} costs {usd:g} USD an hour (was {offer.price_usd_h:g})"
 
 
-def _in_place(world: World, site: WorldSite) -> World:
+def _in_place(world: WorldSpec, site: WorldSite) -> WorldSpec:
     return replace(world, sites=tuple(site if each.name == site.name else each for each in world.sites))
 
 
-def _sites(world: World) -> list[str]:
+def _sites(world: WorldSpec) -> list[str]:
     return [site.name for site in world.sites]
 
 

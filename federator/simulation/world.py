@@ -24,7 +24,7 @@ class WorldSite(msgspec.Struct, frozen=True, kw_only=True):
     conditions: Conditions = Conditions()
 
 
-class World(msgspec.Struct, frozen=True, kw_only=True):
+class WorldSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything but the jobs and the scheduler. `speeds` are relative to the GPU model in which the trace gives run times."""
 
     name: str
@@ -45,7 +45,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
         return sum(pool.nodes * pool.gpus_per_node for site in self.sites for pool in site.pools)
 
 
-def scaled(world: World, factor: float) -> World:
+def scaled(world: WorldSpec, factor: float) -> WorldSpec:
     """The same world with so many times the nodes, rounded, but no pool with none."""
     if factor == 1.0:
         return world

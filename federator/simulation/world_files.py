@@ -22,7 +22,7 @@ from federator.simulation.data_moves import data_of_table, read_data
 from federator.simulation.sites import Conditions
 from federator.simulation.spot_events import read_history
 from federator.simulation.traces import in_words
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.wire import fields
 from federator.wire.decoding import decode
 from federator.wire.faults import told_in, with_line
@@ -51,7 +51,7 @@ Span = Annotated[float, fields.duration("9m", low_s=0.0)]
 Many = Annotated[int, Meta(ge=0, le=10_000_000)]
 
 
-def load_world(path: Path, policies: Path | None = None) -> World:
+def load_world(path: Path, policies: Path | None = None) -> WorldSpec:
     """Read a world file. `policies`: a folder or file used in place of the world's own. Raises `Invalid`, naming the field."""
     text = read_text(path, "--world")
     if path.suffix == ".csv":
@@ -72,7 +72,7 @@ def read_policies(path: Path) -> str:
     return "\n---\n".join(read_text(file, "--policies") for file in files)
 
 
-def from_yaml(text: str, folder: Path) -> World:
+def from_yaml(text: str, folder: Path) -> WorldSpec:
     """A world file's text. `policies` in it is a path from `folder`. Raises `Invalid` with the line."""
     document = read_document(text)
     try:
@@ -153,7 +153,7 @@ class _World(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     datasets: tuple[Any, ...] | None = None
 
 
-def _from_value(value: object, folder: Path) -> World:
+def _from_value(value: object, folder: Path) -> WorldSpec:
     file = decode(value, _World, "$")
     sites = [_site(each) for each in file.sites]
     offers = [_offer(each, f"$.burst[{n}]", folder) for n, each in enumerate(file.burst)]
@@ -172,7 +172,7 @@ def _from_value(value: object, folder: Path) -> World:
     )
 
 
-def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, OfferRisk]]) -> World:
+def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, OfferRisk]]) -> WorldSpec:
     names = [site.name for site in sites]
     if not sites or len(set(names)) != len(names):
         raise Invalid("there is no site, or two have one name", field="$.sites")
@@ -182,7 +182,7 @@ def _world(name: str, sites: list[WorldSite], offers: list[tuple[Offer, str, Off
     drawn = {(o.provider, o.stock.name, o.stock.limit) for o, _, _ in offers if o.stock}
     if len(drawn) != len({(provider, stock) for provider, stock, _ in drawn}):
         raise Invalid("two offers say different limits of one stock", field="$.burst")
-    return World(
+    return WorldSpec(
         name=name,
         sites=tuple(sites),
         offers=tuple(offer for offer, _, _ in offers),
@@ -280,7 +280,7 @@ def _risk(offer: _Offer, path: str, folder: Path) -> OfferRisk:
     )
 
 
-def from_table(text: str, name: str) -> World:
+def from_table(text: str, name: str) -> WorldSpec:
     """A table of pools: `site` or `cluster`; `nodes`, or `sim_gpus`; `gpus_per_node`; and, as far as they are there, `site_kind`, `region`,
     `gpu_model`, `usd_per_gpu_h`, `burst` (1: rented per use) and `provisioning_h`. A site has one price: pools that differ in it become sites of their own.
     A burst pool is rented by the GPU: there are machines of 1, 2, 4 ... up to `gpus_per_node`, all made of its `nodes` × `gpus_per_node` GPUs.

@@ -13,11 +13,11 @@ from federator.planning.rules.rulebook import RuleBook
 from federator.simulation.data_moves import all_policies
 from federator.simulation.virtual_time import ORIGIN_AT
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator_policies.documents import compile_set, load
 
 
-def valued(jobs: Sequence[TraceJob], world: World) -> list[TraceJob]:
+def valued(jobs: Sequence[TraceJob], world: WorldSpec) -> list[TraceJob]:
     """The same jobs, each with the value of its deadline, if it has one, and the price of its waiting, in prices at its submission."""
     said = (job.deadline_s is None or job.value_usd is not None for job in jobs)
     if all(said) and all(job.wait_usd_h is not None for job in jobs):
@@ -25,7 +25,7 @@ def valued(jobs: Sequence[TraceJob], world: World) -> list[TraceJob]:
     return list(_valued(jobs, world))
 
 
-def _valued(jobs: Sequence[TraceJob], world: World) -> Iterator[TraceJob]:
+def _valued(jobs: Sequence[TraceJob], world: WorldSpec) -> Iterator[TraceJob]:
     rules = compile_set(load(all_policies(world)))
     prices = [rule for rule in rules if isinstance(rule, PriceTerm)]
     for job in jobs:

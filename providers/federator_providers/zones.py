@@ -8,7 +8,7 @@ from federator.model.capacity import Instance, Offer
 from federator_providers.stocks import SOLD_OUT_S
 
 
-class Refusal(Exception):
+class CloudRefusal(Exception):
     """The cloud has answered no, with this code. The provider acts on it; nobody outside sees it."""
 
     def __init__(self, code: str) -> None:
@@ -36,7 +36,7 @@ class Zones:
         for zone in self._in_order(left.name, name, zones):
             try:
                 return await run(zone)
-            except Refusal as refusal:
+            except CloudRefusal as refusal:
                 refusals[zone] = refusal.code
                 if refusal.code in self._quota:
                     break

@@ -11,7 +11,7 @@ from federator.kernel.errors import Invalid
 from federator.model.jobs import Resources
 from federator.model.placements import Cause
 from federator.wire.decoding import decode
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.local import cgroups
 from federator_agent.local.cgroups import Limits
 from federator_agent.local.confinement import Confinement
@@ -42,7 +42,7 @@ async def world(tmp_path: Path) -> AsyncIterator[RuntimeWorld]:
     await world.close()
 
 
-def _groups(record: Record) -> list[Path]:
+def _groups(record: PlacementRecord) -> list[Path]:
     parents = cgroups.parents().by_controller
     name = f"federator-{record.entry.placement}-rank-0"
     return [folder for parent in set(parents.values()) if (folder := parent / name).exists()]

@@ -17,7 +17,7 @@ from federator.model.placements import Cause, PlacementStatus
 from federator.wire import local_submit as wire
 from federator.wire.jobfile import encode_spec
 from federator_agent.core import events as ev
-from federator_agent.core.state import LocalWork, Phase, Record, State, Verdict
+from federator_agent.core.state import AdmittedJob, Phase, PlacementRecord, State, Verdict
 from federator_agent.local_socket import MOST_OF_ONE, LocalSocket
 from federator_agent.local_submit import LocalSubmit
 from tests.support.waiting import PATIENCE_S, until
@@ -38,7 +38,7 @@ ALLOTMENT = Allotment(
 )
 
 
-def work(name: str, owner: str) -> LocalWork:
+def work(name: str, owner: str) -> AdmittedJob:
     job = LocalJob(
         job=f"job-{name}",
         placement=f"pl-{name}",
@@ -50,7 +50,7 @@ def work(name: str, owner: str) -> LocalWork:
         submitted_at=1.0,
         max_duration_s=60.0,
     )
-    return LocalWork(job=job, gpus=1.0)
+    return AdmittedJob(job=job, gpus=1.0)
 
 
 class Door:
@@ -198,7 +198,7 @@ async def test_who_submits_is_who_the_kernel_says(door: Door) -> None:
 async def test_what_the_dispatcher_has_and_has_forgotten_keeps_its_end_here(door: Door) -> None:
     mine = msgspec.structs.replace(work("mine", "ada"), adopted=True)
     verdict = Verdict(status=PlacementStatus.SUCCEEDED, cause=Cause.EXIT, ended_at=2.0, exit_code=0)
-    over = Record(entry=entry("pl-mine", spec()), phase=Phase.ENDED, verdict=verdict)
+    over = PlacementRecord(entry=entry("pl-mine", spec()), phase=Phase.ENDED, verdict=verdict)
     door.state = msgspec.structs.replace(door.state, local={"pl-mine": mine}, over={"pl-mine": over})
     listed = await door.ask(wire.List())
     assert isinstance(listed, wire.Jobs)

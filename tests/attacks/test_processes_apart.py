@@ -20,7 +20,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.wire.decoding import decode
 from federator_agent.core import events as ev
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.local import confinement, nodes
 from federator_agent.local.confinement import Confinement
 from federator_agent.local.isolation import Isolation, Mode
@@ -62,7 +62,7 @@ class Scene(NamedTuple):
 
     world: RuntimeWorld
     state: Path
-    victim: Record
+    victim: PlacementRecord
 
     async def attack(self, script: str) -> str:
         """Run it as a job; what it has written."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from tests.bench.figures import Calibration, Figure, Results
 from tests.bench.measuring import calibrate
 
@@ -21,7 +21,7 @@ SCENARIOS = tuple(
 Document = dict[str, Any]
 
 
-class _World(Federation):
+class _World(DemoFederation):
     """On real time, with the settings that are asked for."""
 
     def __init__(self, folder: Path, settings: Document) -> None:
@@ -52,7 +52,7 @@ class Bench:
         *,
         folder: str = "world",
         settings: Document | None = None,
-    ) -> AsyncIterator[Federation]:
+    ) -> AsyncIterator[DemoFederation]:
         """A dispatcher and an agent per site, ready; ended with everything that they started. Raises `NotStarted`.
 
         `settings`: sections of the dispatcher's settings, in place of the usual ones.
@@ -70,7 +70,7 @@ class Bench:
             await world.end()
 
     @staticmethod
-    def pid(world: Federation, name: str) -> int:
+    def pid(world: DemoFederation, name: str) -> int:
         """A process of a federation: `dispatcher`, or a site's agent by the site's name."""
         return world.processes.started[name].pid
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tests
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.client.jobs import JobFilter
 from federator.model.jobs import TERMINAL
@@ -48,7 +48,7 @@ spec: {who: {queues: [default]}, when: {mode: economic}, limits: {usd: {total: 1
 """
 
 
-class EtcdFederation(Federation):
+class EtcdFederation(DemoFederation):
     """A federation as the demonstration's, whose dispatcher keeps everything in etcd."""
 
     def __init__(self, folder: Path, cluster: EtcdCluster) -> None:
@@ -73,7 +73,7 @@ class EtcdFederation(Federation):
 class Site:
     """A site of the federation: its agents, and their way to the dispatcher."""
 
-    def __init__(self, federation: Federation, ground: Ground, proxy: Proxy) -> None:
+    def __init__(self, federation: DemoFederation, ground: Ground, proxy: Proxy) -> None:
         self.ground = ground
         self.name = ground.name
         self._federation = federation

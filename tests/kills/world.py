@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from federator.cli.demo.federation import FEDERATION, Federation
+from federator.cli.demo.federation import FEDERATION, DemoFederation
 from federator.cli.demo.processes import Processes
 from federator.cli.demo.world import PROVIDER, Document, provider_settings
 from federator.model.capacity import Instance
@@ -65,7 +65,7 @@ class TrappedProcesses(Processes):
         return super().start(name, module, arguments, environment)
 
 
-class StormFederation(Federation):
+class StormFederation(DemoFederation):
     """The world above."""
 
     def __init__(self, folder: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from federator.cli.layout import Column
 from federator.cli.output import show_rows
-from federator.simulation.federation import Federation
+from federator.simulation.federation import SimulatedFederation
 from federator.simulation.recorder import Recorder
 from federator.simulation.schedule import DONE, Schedule
 from federator.simulation.virtual_time import ORIGIN_AT
@@ -56,7 +56,7 @@ class Looking:
         self._every_s = every_s
         self.looks: list[Look] = []
 
-    async def beside(self, federation: Federation, recorder: Recorder) -> None:
+    async def beside(self, federation: SimulatedFederation, recorder: Recorder) -> None:
         """For ever."""
         core = federation.core
         while True:

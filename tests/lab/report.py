@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from federator.simulation.schedulers import Scheduler
     from federator.simulation.study import Run
     from federator.simulation.work import TraceJob
-    from federator.simulation.world import World
+    from federator.simulation.world import WorldSpec
     from tests.lab.series import Series
 
 
@@ -92,7 +92,7 @@ def report(
 
 
 def _runs(
-    world: "World",
+    world: "WorldSpec",
     trace: "Sequence[TraceJob]",
     options: "LoadOptions",
     schedulers: "Sequence[Scheduler]",

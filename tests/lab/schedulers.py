@@ -18,7 +18,7 @@ from federator.simulation import schedulers as products
 from federator.simulation.schedulers import Scheduler
 from federator.simulation.schedulers.listing import Fifo, Rule, Threshold, listing
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator_agent.core.lent_capacity import HostPool
 
 SITES_PER_ROUND = 3
@@ -47,7 +47,7 @@ class Race(Fifo):
 
     shares = True
 
-    def __init__(self, seed: int, setting: World) -> None:
+    def __init__(self, seed: int, setting: WorldSpec) -> None:
         super().__init__(seed, setting)
         self._chance = random.Random(seed)
         self._boot_s = min((offer.delay_s for offer in setting.offers), default=0.0)
@@ -88,12 +88,12 @@ class RaceIncremental(Race):
         return {*super().stirs_s(job, renting=renting), *(ROUND_S * number for number in range(1, rounds))}
 
 
-def booted_ahead(world: World) -> World:
+def booted_ahead(world: WorldSpec) -> WorldSpec:
     """Clouds' machines are there as soon as they are rented."""
     return replace(world, offers=tuple(replace(offer, delay_s=AT_ONCE_S) for offer in world.offers))
 
 
-def to_any(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
+def to_any(job: TraceJob, world: WorldSpec, seed: int) -> tuple[str, ...]:
     """One of the sites that could ever run it, drawn once; and the clouds."""
     able = [site.name for site in world.sites if any(_holds(pool, job) for pool in site.pools)]
     if not able:

@@ -8,7 +8,7 @@ import msgspec
 from federator.simulation.accounting import quantile
 from federator.simulation.schedule import DONE, Attempt, Schedule
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator.simulation.worth import valued
 
 BINS = 240
@@ -43,7 +43,9 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Offer, start, end and cost."""
 
 
-def series(schedule: Schedule, world: World, jobs: Sequence[TraceJob], scheduler: str, seed: int) -> Series:
+def series(
+    schedule: Schedule, world: WorldSpec, jobs: Sequence[TraceJob], scheduler: str, seed: int
+) -> Series:
     """What a schedule looks like."""
     by_name = {job.name: job for job in jobs}
     ends = {row.job: row.end_s for row in schedule.attempts if row.outcome == DONE}
@@ -82,7 +84,9 @@ def _span_s(attempts: Sequence[Attempt], jobs: Sequence[TraceJob]) -> float:
     return max(quantile(ends, MOST_ENDED), max((job.submit_s for job in jobs), default=0.0), 1.0)
 
 
-def _utilisation(attempts: Sequence[Attempt], world: World, span_s: float) -> dict[str, tuple[float, ...]]:
+def _utilisation(
+    attempts: Sequence[Attempt], world: WorldSpec, span_s: float
+) -> dict[str, tuple[float, ...]]:
     """Busy GPU-seconds of each bin over what the site has in it."""
     width_s = span_s / BINS
     have = {site.name: sum(p.nodes * p.gpus_per_node for p in site.pools) for site in world.sites}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import tests.kills.work
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client.jobs import JobFilter
 from federator.model.jobs import JobStatus
 from federator.wire.http import JobRow
@@ -48,7 +48,7 @@ class World:
     """The federation; `proxies` by site."""
 
     def __init__(self, folder: Path) -> None:
-        self.federation = Federation(folder, SPEED)
+        self.federation = DemoFederation(folder, SPEED)
         self.journal = folder / "journal"
         self.proxies: dict[str, Proxy] = {}
         self.jobs: dict[str, str] = {}

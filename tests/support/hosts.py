@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
 
-from federator.cli.demo.federation import REPORT_S, Federation
+from federator.cli.demo.federation import REPORT_S, DemoFederation
 from federator.wire.http import JobDetail, TokenRequest
 
 SPEED = 10.0
@@ -44,7 +44,7 @@ class Hosts:
     """The federation, and the gang in it."""
 
     def __init__(self, folder: Path) -> None:
-        self.federation = Federation(folder, SPEED)
+        self.federation = DemoFederation(folder, SPEED)
         self.notes = folder / "notes"
         self.workdir = folder / "work"
         self.job = ""

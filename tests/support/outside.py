@@ -37,7 +37,7 @@ from federator_agent.data.sources import ANY_PUBLIC
 from federator_agent.data.web import WebSource, _length, _tag
 from federator_agent.keys import STEPS, Keys
 from federator_agent.kube import outputs, pod_status
-from federator_agent.kube.capacity import Cluster
+from federator_agent.kube.capacity import NodesAndPods
 from federator_agent.kube.settings import KubeSettings
 from federator_agent.spool import Spool
 from federator_providers.aws.prices import _usd_h
@@ -120,12 +120,12 @@ def _pod(data: bytes) -> None:
     pod_status.end_of(pod, 1e9)
     pod_status.trouble_of(pod)
     pod_status.unscheduled(pod)
-    Cluster(KubeSettings(image="x"), "lab").use(pod)
+    NodesAndPods(KubeSettings(image="x"), "lab").use(pod)
 
 
 def _node(data: bytes) -> None:
     node = decoded(data, Node)
-    cluster = Cluster(KubeSettings(image="x"), "lab")
+    cluster = NodesAndPods(KubeSettings(image="x"), "lab")
     cluster.device_sets(node)
     cluster.machine(node)
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.wire.http import SubmitResult
@@ -35,7 +35,7 @@ WORK: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-class Keeping(Federation):
+class Keeping(DemoFederation):
     """Keeps so many finished jobs in memory, and looks each half second."""
 
     store: dict[str, object] | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.system
@@ -18,7 +18,7 @@ TASKS, CANCELLED, WINDOW = 160, 40, 10
 SITE = {"site": "lab", "kind": "onprem", "pools": [{"name": "main", "nodes": 1, "cpus_per_node": 16}]}
 
 
-class Small(Federation):
+class Small(DemoFederation):
     """Few tasks of an array wait as jobs, and few that have ended stay in memory."""
 
     def _settings(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.model.jobs import JobStatus
 from tests.support.waiting import until
 
@@ -28,7 +28,7 @@ class Counting:
     """A job that counts, at two sites without a disk in common."""
 
     def __init__(self, folder: Path) -> None:
-        self.federation = Federation(folder / "world", 10.0)
+        self.federation = DemoFederation(folder / "world", 10.0)
         self.folder, self.journal, self.enough = folder, folder / "journal", folder / "enough"
         self.job = ""
         (folder / "world").mkdir()

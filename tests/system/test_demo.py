@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.processes import Processes
 from federator.client import AsyncClient
 from federator.model.plans import Rent
@@ -141,7 +141,7 @@ def test_a_trace_runs_on_ten_sites(tmp_path: Path) -> None:
 
 async def test_a_dispatcher_starts_its_solver_before_the_first_job(tmp_path: Path) -> None:
     """Its imports take a second, and many on a slow machine: whoever submits first would wait for them."""
-    federation = Federation(tmp_path, 1.0)
+    federation = DemoFederation(tmp_path, 1.0)
     try:
         dispatcher = await federation.start_dispatcher()
         assert child(dispatcher, "federator.solving.worker")

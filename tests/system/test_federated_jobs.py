@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.operator.definition import definition, site_definition
@@ -53,7 +53,7 @@ class Place:
 
     def __init__(self, folder: Path, admin: Admin) -> None:
         self.folder, self.admin = folder, admin
-        self.federation = Federation(folder / "federation", 1.0)
+        self.federation = DemoFederation(folder / "federation", 1.0)
         self.people: dict[str, AsyncClient] = {}
 
     async def begin(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.model.jobs import JobStatus
 from federator_providers.local.folder import InstanceFolder
@@ -26,7 +26,7 @@ JOB: dict[str, Any] = {
 }
 
 
-class CloudFederation(Federation):
+class CloudFederation(DemoFederation):
     """Machines of one GPU each."""
 
     def _settings(self) -> Document:
@@ -37,7 +37,7 @@ class CloudFederation(Federation):
 
 
 @pytest.fixture
-async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
+async def federation(tmp_path: Path) -> AsyncIterator[DemoFederation]:
     (tmp_path / "world").mkdir()
     made = CloudFederation(tmp_path / "world", SPEED)
     try:
@@ -50,7 +50,7 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
 
 @pytest.mark.system
 @pytest.mark.timeout(600)
-async def test_a_gang_runs_over_two_machines_that_are_rented_for_it(federation: Federation) -> None:
+async def test_a_gang_runs_over_two_machines_that_are_rented_for_it(federation: DemoFederation) -> None:
     admin = federation.admin
     (job,) = (await admin.submit(JOB)).jobs
     done = await admin.wait(job)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client import AsyncClient
 from federator.client.jobs import JobFilter
 from federator.operator.definition import definition
@@ -149,7 +149,7 @@ class Place:
     def __init__(self, folder: Path, admin: Admin) -> None:
         self.folder, self.admin = folder, admin
         self.kueue = Kueue(admin)
-        self.federation = Federation(folder / "federation", 1.0)
+        self.federation = DemoFederation(folder / "federation", 1.0)
         self.ada: AsyncClient
 
     async def begin(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.processes import Processes
 from federator.client import AsyncClient
 from federator.wire.http import TokenRequest
@@ -108,7 +108,7 @@ class _Processes(Processes):
         return kept | driver.environment
 
 
-class _World(Federation):
+class _World(DemoFederation):
     """A minute of the world is a second."""
 
     def __init__(self, folder: Path, given: dict[str, Any]) -> None:

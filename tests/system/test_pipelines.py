@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.model.jobs import JobStatus
 
 pytestmark = pytest.mark.system
 
 
-async def _begun(folder: Path) -> Federation:
-    federation = Federation(folder / "world", 10.0)
+async def _begun(folder: Path) -> DemoFederation:
+    federation = DemoFederation(folder / "world", 10.0)
     federation.folder.mkdir()
     await federation.start_dispatcher()
     pool = {"name": "main", "model": "A100", "nodes": 1, "gpus_per_node": 1, "cpus_per_node": 8}

@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.kernel.clock import SystemClock
 from federator.model.jobs import JobStatus
@@ -223,7 +223,7 @@ class Azure:
         )
 
 
-class RentingFederation(Federation):
+class RentingFederation(DemoFederation):
     """Its provider is a cloud; time runs as it does."""
 
     def __init__(self, folder: Path, cloud: Cloud) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client.jobs import JobFilter
 from federator.model.jobs import JobStatus
 from tests.support.waiting import until
@@ -43,7 +43,7 @@ class Ran(NamedTuple):
 class Operator:
     """Somebody with the command and an administrator's token."""
 
-    def __init__(self, federation: Federation, home: Path) -> None:
+    def __init__(self, federation: DemoFederation, home: Path) -> None:
         self._environment = {
             **os.environ,
             "HOME": str(home),
@@ -69,7 +69,7 @@ class Operator:
 @pytest.fixture
 async def operator(tmp_path: Path) -> AsyncIterator[Operator]:
     """Beside a dispatcher and one site of two GPUs, at which a handful of quick jobs have run one after another."""
-    federation = Federation(tmp_path / "federation", 1.0)
+    federation = DemoFederation(tmp_path / "federation", 1.0)
     federation.folder.mkdir()
     try:
         await federation.start_dispatcher()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.model.jobs import JobStatus
 from federator_providers.local import interrupt
@@ -39,7 +39,7 @@ JOB: dict[str, Any] = {
 }
 
 
-class SpotFederation(Federation):
+class SpotFederation(DemoFederation):
     """One type of machine, in both markets."""
 
     def _settings(self) -> Document:
@@ -50,7 +50,7 @@ class SpotFederation(Federation):
 
 
 @pytest.fixture
-async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
+async def federation(tmp_path: Path) -> AsyncIterator[DemoFederation]:
     (tmp_path / "world").mkdir()
     made = SpotFederation(tmp_path / "world", SPEED)
     try:
@@ -61,7 +61,7 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
         await made.end()
 
 
-async def log_of(federation: Federation, job: str, placement: str) -> str:
+async def log_of(federation: DemoFederation, job: str, placement: str) -> str:
     query = {"node": "0", "placement": placement}
     path = f"/v1/jobs/{job}/logs"
     async with federation.admin.transport.open("GET", path, query=query, headers={"Accept": "*/*"}) as answer:
@@ -71,7 +71,7 @@ async def log_of(federation: Federation, job: str, placement: str) -> str:
 @pytest.mark.system
 @pytest.mark.timeout(600)
 async def test_an_interrupted_job_is_done_on_demand_and_nothing_is_left(
-    federation: Federation, tmp_path: Path
+    federation: DemoFederation, tmp_path: Path
 ) -> None:
     admin = federation.admin
     (job,) = (await admin.submit({**JOB, "run": JOB["run"].format(saved=tmp_path / "saved")})).jobs

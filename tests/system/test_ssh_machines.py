@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.model.jobs import JobStatus
 from federator.wire.http import LeaseRow
@@ -38,7 +38,7 @@ JOB: Document = {
 }
 
 
-class SshFederation(Federation):
+class SshFederation(DemoFederation):
     """Its provider is a list of machines; time runs as it does."""
 
     def __init__(self, folder: Path, machines: SshMachines) -> None:

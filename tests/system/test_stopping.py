@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.kernel.systemd import GRACE_S
 from tests.support.waiting import until
 
@@ -23,8 +23,8 @@ LEFT_S = 20.0
 
 
 @pytest.fixture
-async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
-    made = Federation(tmp_path, 1.0)
+async def federation(tmp_path: Path) -> AsyncIterator[DemoFederation]:
+    made = DemoFederation(tmp_path, 1.0)
     try:
         await made.start_dispatcher()
         yield made
@@ -33,7 +33,7 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
 
 
 async def test_it_ends_in_time_with_fifty_followers_uploads_and_a_solver_that_hangs(
-    federation: Federation,
+    federation: DemoFederation,
 ) -> None:
     admin, process = federation.admin, federation.processes.started["dispatcher"]
     (job,) = (await admin.submit({"run": "true", "resources": {"gpus": 1}})).jobs
@@ -68,7 +68,7 @@ async def test_it_ends_in_time_with_fifty_followers_uploads_and_a_solver_that_ha
         writer.close()
 
 
-async def test_it_says_which_changed_settings_want_a_restart(federation: Federation) -> None:
+async def test_it_says_which_changed_settings_want_a_restart(federation: DemoFederation) -> None:
     process = federation.processes.started["dispatcher"]
     log = federation.processes.log_file("dispatcher")
     path = federation.folder / "dispatcher.yaml"

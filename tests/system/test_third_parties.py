@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.cli.demo.federation import Federation, NotStarted
+from federator.cli.demo.federation import DemoFederation, NotStarted
 from federator.cli.demo.world import Document
 from tests.docs.walkthrough import File, read_page
 
@@ -25,7 +25,7 @@ shelf = "shelf_for_federator:provider"
 """
 
 
-class ShelfFederation(Federation):
+class ShelfFederation(DemoFederation):
     """Its provider is of the type that is named."""
 
     def __init__(self, folder: Path, kind: str) -> None:

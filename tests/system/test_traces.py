@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from federator.cli.demo.federation import DISPATCHER, Federation
+from federator.cli.demo.federation import DISPATCHER, DemoFederation
 from federator.cli.demo.world import Document
 from federator.model.spans import RUN, span_id, trace_id
 from tests.support.waiting import until
 from tests.testbeds.collector import Collector
 
 
-class Traced(Federation):
+class Traced(DemoFederation):
     """Its dispatcher traces jobs, and logs for machines."""
 
     def __init__(self, folder: Path, collector: str) -> None:

@@ -10,7 +10,7 @@ from federator_agent.core.capacity_report import free_now
 from federator_agent.core.events import DevicesSeen, Noticed, PortFound, SpecArrived, SpecUnknown
 from federator_agent.core.instructions import FetchSpec, FindPort, Stage
 from federator_agent.core.lent_capacity import HostPool, Slot, displaced, seat_together
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.core.transition import Transition
 
 RESERVE_FOR_S = 300.0
@@ -21,9 +21,9 @@ def admit(draft: Transition, entry: DesiredEntry) -> None:
     """Take up a placement that is new here, or refuse it."""
     why = unwilling(draft, entry)
     if why:
-        endings.refuse(draft, Record(entry=entry), why)
+        endings.refuse(draft, PlacementRecord(entry=entry), why)
         return
-    record = draft.put(Record(entry=entry))
+    record = draft.put(PlacementRecord(entry=entry))
     spec = draft.state.specs.get(entry.spec_hash)
     if spec is None:
         draft.do(FetchSpec(entry.spec_hash))
@@ -73,7 +73,7 @@ def spec_unknown(draft: Transition, event: SpecUnknown) -> None:
         endings.refuse(draft, record, event.detail)
 
 
-def _fetching(draft: Transition, spec_hash: str) -> list[Record]:
+def _fetching(draft: Transition, spec_hash: str) -> list[PlacementRecord]:
     return [
         record
         for record in draft.records.values()
@@ -81,7 +81,7 @@ def _fetching(draft: Transition, spec_hash: str) -> list[Record]:
     ]
 
 
-def _seat(draft: Transition, record: Record, spec: JobSpec) -> None:
+def _seat(draft: Transition, record: PlacementRecord, spec: JobSpec) -> None:
     """Give all ranks their slots, or refuse: a gang is whole. What may have been given up for lost meanwhile does not begin."""
     if fencing.stop_if_due(draft, record):
         return
@@ -114,7 +114,7 @@ def find_slots(
     return f"pool {pool.name} has no room for {needs}, {spec.resources.cpus_milli} milli-cores and {spec.resources.memory_mib} MiB"
 
 
-def _seated(draft: Transition, record: Record) -> None:
+def _seated(draft: Transition, record: PlacementRecord) -> None:
     if record.entry.order is Order.RUN:
         stage(draft, record)
         return
@@ -138,7 +138,7 @@ def noticed(draft: Transition, event: Noticed) -> None:
     draft.set(reclaim_at=event.reclaim_at)
 
 
-def unfit(draft: Transition, record: Record) -> str:
+def unfit(draft: Transition, record: PlacementRecord) -> str:
     """Why it had better not begin on the GPUs that it was given; empty: they are well."""
     for slot in record.slots:
         for each in draft.state.ailing:
@@ -159,7 +159,7 @@ def port_found(draft: Transition, event: PortFound) -> None:
     draft.tell(record, PlacementStatus.ACCEPTED, rendezvous=f"{host}:{event.port}")
 
 
-def stage(draft: Transition, record: Record) -> None:
+def stage(draft: Transition, record: PlacementRecord) -> None:
     """Begin to get a seated placement ready."""
     staging = draft.tell(replace(record, phase=Phase.STAGING), PlacementStatus.STARTING)
     draft.do(Stage(staging, draft.state.spec(record)))

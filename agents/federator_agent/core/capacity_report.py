@@ -21,18 +21,18 @@ from federator_agent.core.lent_capacity import (
     undisturbed_hosts,
     well_hosts,
 )
-from federator_agent.core.state import Phase, Record, State
+from federator_agent.core.state import Phase, PlacementRecord, State
 
 HOLDING = frozenset({Phase.RESERVED, Phase.STAGING, Phase.UNSTAGING, Phase.RUNNING, Phase.STOPPING})
 """Phases in which a placement's slots are taken."""
 
 
-def held_slots(records: dict[str, Record]) -> dict[str, tuple[Slot, ...]]:
+def held_slots(records: dict[str, PlacementRecord]) -> dict[str, tuple[Slot, ...]]:
     """The slots that placements hold now."""
     return {name: record.slots for name, record in records.items() if record.phase in HOLDING}
 
 
-def free_now(state: State, pool: HostPool, records: dict[str, Record]) -> list[Host]:
+def free_now(state: State, pool: HostPool, records: dict[str, PlacementRecord]) -> list[Host]:
     """The hosts of a pool with what is lent and unused of each, whatever the hour."""
     if state.seen is not None:
         return free_seen(state.site, pool, state.seen, held_slots(records))

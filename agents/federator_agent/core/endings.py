@@ -6,7 +6,7 @@ from federator.model.jobs import FIRST
 from federator.model.placements import Cause, DesiredEntry, PlacementStatus
 from federator_agent.core.events import RankEnded, StagingFailed
 from federator_agent.core.instructions import Collect, SignalRanks, StopStaging
-from federator_agent.core.state import Phase, RankState, Record, Stop, Verdict
+from federator_agent.core.state import Phase, PlacementRecord, RankState, Stop, Verdict
 from federator_agent.core.transition import Transition
 
 NEVER_STARTED = 143
@@ -17,7 +17,7 @@ KILL_AGAIN_S = 5.0
 """A kill that has not been answered is repeated after this time."""
 
 
-def limit_boot_s(record: Record) -> float | None:
+def limit_boot_s(record: PlacementRecord) -> float | None:
     """When a placement has run for as long as it may, its set-up included, by the boot clock."""
     limit_s = record.entry.max_duration_s
     if limit_s is None:
@@ -26,7 +26,7 @@ def limit_boot_s(record: Record) -> float | None:
     return None if begun_boot_s is None else begun_boot_s + limit_s
 
 
-def stop_at_limit(draft: Transition, record: Record) -> None:
+def stop_at_limit(draft: Transition, record: PlacementRecord) -> None:
     """End what has run, or been set up, for as long as it may."""
     limit = limit_boot_s(record)
     if limit is None or limit > draft.now.boot_s:
@@ -35,7 +35,7 @@ def stop_at_limit(draft: Transition, record: Record) -> None:
     stop(draft, record, Cause.MAX_DURATION, f"{what} ran for longer than its max_duration")
 
 
-def refuse(draft: Transition, record: Record, why: str) -> None:
+def refuse(draft: Transition, record: PlacementRecord, why: str) -> None:
     """The site cannot. An ordinary answer, before anything has started."""
     verdict = Verdict(status=PlacementStatus.REFUSED, cause=Cause.CANNOT, detail=why, ended_at=draft.now.at)
     draft.end(record, verdict)
@@ -43,10 +43,10 @@ def refuse(draft: Transition, record: Record, why: str) -> None:
 
 def end_unknown(draft: Transition, entry: DesiredEntry) -> None:
     """A `stop` for what never came here: it is over, and the record keeps an older `run` from starting it."""
-    _stopped(draft, Record(entry=entry), "it had not started here")
+    _stopped(draft, PlacementRecord(entry=entry), "it had not started here")
 
 
-def _stopped(draft: Transition, record: Record, detail: str) -> None:
+def _stopped(draft: Transition, record: PlacementRecord, detail: str) -> None:
     verdict = Verdict(
         status=PlacementStatus.STOPPED, cause=Cause.STOPPED, detail=detail, ended_at=draft.now.at
     )
@@ -55,7 +55,7 @@ def _stopped(draft: Transition, record: Record, detail: str) -> None:
 
 def stop(
     draft: Transition,
-    record: Record,
+    record: PlacementRecord,
     cause: Cause,
     detail: str,
     rank: int | None = None,
@@ -79,20 +79,20 @@ def stop(
 
 
 def _stop_record(
-    draft: Transition, record: Record, cause: Cause, detail: str, rank: int | None, late_s: float
+    draft: Transition, record: PlacementRecord, cause: Cause, detail: str, rank: int | None, late_s: float
 ) -> Stop:
     kill_boot_s = draft.now.boot_s - late_s + record.entry.grace_s
     asked_at = draft.now.at - late_s
     return Stop(cause=cause, detail=detail, asked_at=asked_at, kill_boot_s=kill_boot_s, rank=rank)
 
 
-def ask(draft: Transition, record: Record, ranks: tuple[int, ...]) -> None:
+def ask(draft: Transition, record: PlacementRecord, ranks: tuple[int, ...]) -> None:
     """Send the signal on which the job saves itself, or the last one when its grace is over."""
     killed = record.stop is not None and record.stop.killed
     draft.do(SignalRanks(record.entry.placement, ranks, "KILL" if killed else record.entry.signal))
 
 
-def kill_if_due(draft: Transition, record: Record) -> None:
+def kill_if_due(draft: Transition, record: PlacementRecord) -> None:
     """Once the grace is over, kill; and again, until it is gone."""
     stop = record.stop
     if stop is None or stop.kill_boot_s > draft.now.boot_s:
@@ -102,18 +102,18 @@ def kill_if_due(draft: Transition, record: Record) -> None:
     draft.do(SignalRanks(record.entry.placement, record.live_ranks, "KILL"))
 
 
-def stop_siblings(draft: Transition, record: Record, ended: RankEnded) -> None:
+def stop_siblings(draft: Transition, record: PlacementRecord, ended: RankEnded) -> None:
     """A rank has failed, or was the one that the job ends with: the rest of the gang does not go on without it."""
     cause = Cause.NODE_LOST if ended.exit_code is None else Cause.EXIT
     stop(draft, record, cause, f"rank {ended.rank} ended first", ended.rank)
 
 
-def decides(record: Record, rank: int) -> bool:
+def decides(record: PlacementRecord, rank: int) -> bool:
     """Whether this rank's end is the job's, however the others end."""
     return record.entry.success == FIRST and rank == 0
 
 
-def fail_staging(draft: Transition, record: Record, event: StagingFailed) -> None:
+def fail_staging(draft: Transition, record: PlacementRecord, event: StagingFailed) -> None:
     """It cannot start. The set-up's log still goes home before this is told."""
     verdict = Verdict(
         status=event.status,
@@ -125,17 +125,17 @@ def fail_staging(draft: Transition, record: Record, event: StagingFailed) -> Non
     _collect(draft, record, verdict)
 
 
-def conclude(draft: Transition, record: Record) -> None:
+def conclude(draft: Transition, record: PlacementRecord) -> None:
     """Nothing of it runs any more: decide how it ended, and bring home what it leaves."""
     _collect(draft, record, judge(record, draft.now.at))
 
 
-def _collect(draft: Transition, record: Record, verdict: Verdict) -> None:
+def _collect(draft: Transition, record: PlacementRecord, verdict: Verdict) -> None:
     record = draft.put(replace(record, phase=Phase.COLLECTING, verdict=verdict))
     draft.do(Collect(record, draft.state.spec(record)))
 
 
-def judge(record: Record, now_at: float) -> Verdict:
+def judge(record: PlacementRecord, now_at: float) -> Verdict:
     """How a placement ended, from how its ranks did and whether it had been asked to end."""
     ended_at = max((rank.ended_at or now_at for rank in record.ranks), default=now_at)
     ended_at = max(ended_at, record.started_at or ended_at)
@@ -205,7 +205,7 @@ def _lost(rank: RankState) -> bool:
     return rank.ended and rank.exit_code is None
 
 
-def _first_failed(record: Record) -> RankState | None:
+def _first_failed(record: PlacementRecord) -> RankState | None:
     """The rank whose end ended the others; without one, the first by time, then by number."""
     failed = [rank for rank in record.ranks if rank.exit_code != 0]
     culprit = record.stop.rank if record.stop else None

@@ -8,7 +8,7 @@ enforced from outside of the agent by `federator_agent.local.watchdog`.
 
 from federator.model.placements import Cause
 from federator_agent.core import endings
-from federator_agent.core.state import Phase, Record, State
+from federator_agent.core.state import Phase, PlacementRecord, State
 from federator_agent.core.transition import Transition
 
 _MAY_GO_ON = frozenset({Phase.FETCHING, Phase.RESERVED, Phase.STAGING, Phase.RUNNING})
@@ -23,7 +23,7 @@ def any_fenced(state: State) -> bool:
     return False
 
 
-def due_boot_s(state: State, record: Record) -> float | None:
+def due_boot_s(state: State, record: PlacementRecord) -> float | None:
     """When the placement begins to stop unless a renewal comes first; None: it is kept. 0: nothing was ever answered in this boot."""
     spec = state.specs.get(record.entry.spec_hash)
     if spec is None or not spec.stop_within_s or record.phase not in _MAY_GO_ON:
@@ -35,7 +35,7 @@ def due_boot_s(state: State, record: Record) -> float | None:
     return state.renewed_boot_s + spec.stop_within_s - record.entry.grace_s
 
 
-def stop_if_due(draft: Transition, record: Record) -> bool:
+def stop_if_due(draft: Transition, record: PlacementRecord) -> bool:
     """Stop a placement whose time is over; whether it was. The stop counts from when it was due, however late the agent is."""
     due_s = due_boot_s(draft.state, record)
     if due_s is None or due_s > draft.now.boot_s:

@@ -6,7 +6,7 @@ from federator.model.allotments import LocalJob
 from federator.model.jobs import JobSpec
 from federator.model.placements import PlacementReport
 from federator.model.sites import SiteReport
-from federator_agent.core.state import Change, Record
+from federator_agent.core.state import Change, PlacementRecord
 
 
 class Persist(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class FindPort(msgspec.Struct, frozen=True):
 class Stage(msgspec.Struct, frozen=True):
     """Unpack the work directory and run the set-up; answer Staged or StagingFailed."""
 
-    record: Record
+    record: PlacementRecord
     spec: JobSpec
 
 
@@ -68,7 +68,7 @@ class StopStaging(msgspec.Struct, frozen=True):
 class StartRanks(msgspec.Struct, frozen=True):
     """Start these ranks, each once; answer RankStarted or RankEnded for each."""
 
-    record: Record
+    record: PlacementRecord
     spec: JobSpec
     ranks: tuple[int, ...]
 
@@ -76,7 +76,7 @@ class StartRanks(msgspec.Struct, frozen=True):
 class FindRanks(msgspec.Struct, frozen=True):
     """After a restart: look what became of these ranks; answer RankStarted, RankAbsent or RankEnded for each."""
 
-    record: Record
+    record: PlacementRecord
     ranks: tuple[int, ...]
 
 
@@ -91,7 +91,7 @@ class SignalRanks(msgspec.Struct, frozen=True):
 class Collect(msgspec.Struct, frozen=True):
     """Bring logs and outputs to the dispatcher, however long it is away; answer Collected."""
 
-    record: Record
+    record: PlacementRecord
     spec: JobSpec
 
 
@@ -109,7 +109,7 @@ class Answer(msgspec.Struct, frozen=True):
     refusal: str
 
 
-class Offer(msgspec.Struct, frozen=True):
+class OfferJobs(msgspec.Struct, frozen=True):
     """Tell jobs that the agent has admitted, if the dispatcher takes such."""
 
     jobs: tuple[LocalJob, ...]
@@ -143,7 +143,7 @@ Instruction = (
     | Collect
     | Discard
     | Answer
-    | Offer
+    | OfferJobs
     | Withhold
     | Release
 )

@@ -17,9 +17,9 @@ from federator.wire.needs import needs_of
 from federator_agent.core import admission, endings
 from federator_agent.core.capacity_report import abilities_here
 from federator_agent.core.events import Adopted, Allotted, LocalCancelled, LocalSubmitted
-from federator_agent.core.instructions import Answer, Offer, Release, Withhold
+from federator_agent.core.instructions import Answer, OfferJobs, Release, Withhold
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import LocalWork, Phase, Record, State
+from federator_agent.core.state import AdmittedJob, Phase, PlacementRecord, State
 from federator_agent.core.transition import Transition
 
 DAY_S = 86_400.0
@@ -109,7 +109,9 @@ def _exceeds(draft: Transition, allotment: Allotment, event: LocalSubmitted, job
     return ""
 
 
-def used(state: State, records: Mapping[str, Record], policy: str, now_at: float) -> tuple[int, float]:
+def used(
+    state: State, records: Mapping[str, PlacementRecord], policy: str, now_at: float
+) -> tuple[int, float]:
     """How many jobs and GPU-hours of an allotment have been given out in the last 24 hours."""
     works = [
         work
@@ -119,7 +121,7 @@ def used(state: State, records: Mapping[str, Record], policy: str, now_at: float
     return len(works), sum(_gpu_s(work, records.get(work.job.placement)) for work in works) / 3600
 
 
-def _gpu_s(work: LocalWork, record: Record | None) -> float:
+def _gpu_s(work: AdmittedJob, record: PlacementRecord | None) -> float:
     """GPU-seconds that a job has had, or may come to have."""
     verdict = record.verdict if record is not None and record.phase in OVER else None
     if verdict is None:
@@ -139,19 +141,21 @@ def _begin(draft: Transition, job: LocalJob, spec: JobSpec) -> str:
         if isinstance(slots, str):
             why = slots
             continue
-        _take_in(draft, LocalWork(job=replace(job, pool=pool.name), gpus=spec.gpus_total), entry, slots, spec)
+        _take_in(
+            draft, AdmittedJob(job=replace(job, pool=pool.name), gpus=spec.gpus_total), entry, slots, spec
+        )
         return ""
     return why
 
 
 def _take_in(
-    draft: Transition, work: LocalWork, entry: DesiredEntry, slots: tuple[Slot, ...], spec: JobSpec
+    draft: Transition, work: AdmittedJob, entry: DesiredEntry, slots: tuple[Slot, ...], spec: JobSpec
 ) -> None:
     """The job first: should the disk tear the two apart, a job without a placement is dropped, and a placement without its job would be lost."""
     draft.put_local(work)
     draft.set(specs={**draft.state.specs, entry.spec_hash: spec})
     draft.do(Withhold(entry.placement))
-    admission.stage(draft, draft.put(Record(entry=entry, slots=slots)))
+    admission.stage(draft, draft.put(PlacementRecord(entry=entry, slots=slots)))
 
 
 def _entry(job: LocalJob, spec: JobSpec) -> DesiredEntry:
@@ -220,7 +224,7 @@ def offer(draft: Transition) -> None:
     )
     if jobs and draft.state.linked:
         draft.set(offered_boot_s=draft.now.boot_s)
-        draft.do(Offer(tuple(jobs[:MAX_LOCAL_JOBS])))
+        draft.do(OfferJobs(tuple(jobs[:MAX_LOCAL_JOBS])))
 
 
 def adopted(draft: Transition, event: Adopted) -> None:

@@ -58,7 +58,7 @@ from federator_agent.core.instructions import (
     StartRanks,
     StopStaging,
 )
-from federator_agent.core.state import DesiredChange, Phase, RankState, Record, State
+from federator_agent.core.state import DesiredChange, Phase, PlacementRecord, RankState, State
 from federator_agent.core.transition import Transition
 
 
@@ -103,7 +103,7 @@ def _awake(draft: Transition, event: Awake) -> None:
         _follow(draft, entry)
 
 
-def _resume(draft: Transition, record: Record) -> None:
+def _resume(draft: Transition, record: PlacementRecord) -> None:
     """Take up a record where the life before left it."""
     known = record.entry.spec_hash in draft.state.specs
     if draft.state.outlives:
@@ -123,7 +123,7 @@ def _resume(draft: Transition, record: Record) -> None:
     draft.drop_if_done(record)
 
 
-def _timed_anew(draft: Transition, record: Record) -> Record:
+def _timed_anew(draft: Transition, record: PlacementRecord) -> PlacementRecord:
     """Its times by this host's boot clock, which may be another than it was: from the wall clock, and what is being ended has its grace at most."""
     boot_s = draft.now.boot_s
     if record.started_at is not None:
@@ -316,7 +316,7 @@ def _rank_ended(draft: Transition, event: RankEnded) -> None:
         endings.stop_siblings(draft, record, event)
 
 
-def _with_rank(draft: Transition, placement: str, rank: int, **fields: Any) -> Record | None:
+def _with_rank(draft: Transition, placement: str, rank: int, **fields: Any) -> PlacementRecord | None:
     """The record with one rank changed; None when that rank is already over, or nothing is known of it."""
     record = draft.records.get(placement)
     if record is None or record.phase not in (Phase.RUNNING, Phase.STOPPING) or rank not in record.live_ranks:

@@ -69,7 +69,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     unkept: bool = False
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A placement at this agent. `order` fields come from the newest desired entry, also after that is forgotten."""
 
     entry: DesiredEntry
@@ -101,7 +101,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class RecordChange(msgspec.Struct, frozen=True, tag="record", forbid_unknown_fields=True):
     """A record as it is now."""
 
-    record: Record
+    record: PlacementRecord
 
 
 class RecordGone(msgspec.Struct, frozen=True, tag="gone", forbid_unknown_fields=True):
@@ -128,7 +128,7 @@ class FactsChange(msgspec.Struct, frozen=True, tag="facts", forbid_unknown_field
     seq_ceiling: int
 
 
-class LocalWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AdmittedJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that this agent has admitted by itself, beside the record of its placement."""
 
     job: LocalJob
@@ -146,7 +146,7 @@ class LocalWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class LocalChange(msgspec.Struct, frozen=True, tag="local", forbid_unknown_fields=True):
     """A job of the agent's own as it is now."""
 
-    work: LocalWork
+    work: AdmittedJob
 
 
 class LocalGone(msgspec.Struct, frozen=True, tag="local-gone", forbid_unknown_fields=True):
@@ -182,8 +182,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     outlives: bool = False
     """Work runs on other machines than the agent: a new boot of this one proves nothing, and its boot clock has not measured them."""
     boot_id: str = ""
-    records: dict[str, Record] = {}
-    over: dict[str, Record] = {}
+    records: dict[str, PlacementRecord] = {}
+    over: dict[str, PlacementRecord] = {}
     """What is over, acknowledged and forgotten by the dispatcher, oldest first: a store that is restored from a backup may not know its end, and is told."""
     desired: dict[str, DesiredEntry] = {}
     generation: int = 0
@@ -196,7 +196,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = 0
     seq_ceiling: int = 0
     specs: dict[str, JobSpec] = {}
-    local: dict[str, LocalWork] = {}
+    local: dict[str, AdmittedJob] = {}
     """Jobs that the agent has admitted by itself, by placement: until the dispatcher has them, and for a day at least."""
     allotments: tuple[Allotment, ...] = ()
     heard_at: float = 0.0
@@ -235,7 +235,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         """The pool of that name."""
         return next((pool for pool in self.pools if pool.name == name), None)
 
-    def spec(self, record: Record) -> JobSpec:
+    def spec(self, record: PlacementRecord) -> JobSpec:
         """What the placement runs: its job's spec in the form that it was given. Only for what is seated, whose spec and form are known."""
         return self.specs[record.entry.spec_hash].as_form(record.entry.form)
 
@@ -279,7 +279,9 @@ def restore(state: State, changes: list[Change]) -> State:
     )
 
 
-def remembered(over: dict[str, Record], record: Record | None) -> dict[str, Record]:
+def remembered(
+    over: dict[str, PlacementRecord], record: PlacementRecord | None
+) -> dict[str, PlacementRecord]:
     """What is over, with a record that is forgotten: the newest of them."""
     if record is None or record.phase is not Phase.ENDED or record.report is None:
         return over

@@ -21,16 +21,16 @@ from federator_agent.core.instructions import (
     SendStatuses,
 )
 from federator_agent.core.state import (
+    AdmittedJob,
     AllotmentsChange,
     Change,
     DesiredChange,
     FactsChange,
     LocalChange,
     LocalGone,
-    LocalWork,
     Phase,
+    PlacementRecord,
     RankState,
-    Record,
     RecordChange,
     RecordGone,
     State,
@@ -88,7 +88,7 @@ class Transition:
         """Have something done, once what is durable is on disk."""
         self._instructions.append(instruction)
 
-    def put(self, record: Record) -> Record:
+    def put(self, record: PlacementRecord) -> PlacementRecord:
         """Replace a record; durable where its phase cannot be derived again."""
         before = self.records.get(record.entry.placement)
         self._moved = self._moved or _reported(before) != _reported(record)
@@ -105,7 +105,7 @@ class Transition:
         self._changes.append(RecordGone(placement))
         self.set(over=remembered(self.state.over, record))
 
-    def put_local(self, work: LocalWork) -> None:
+    def put_local(self, work: AdmittedJob) -> None:
         """Note a job of the agent's own, durably."""
         self._changes.append(LocalChange(work))
         self.set(local={**self.state.local, work.job.placement: work})
@@ -148,12 +148,12 @@ class Transition:
 
     def tell(
         self,
-        record: Record,
+        record: PlacementRecord,
         status: PlacementStatus,
         verdict: Verdict | None = None,
         *,
         rendezvous: str = "",
-    ) -> Record:
+    ) -> PlacementRecord:
         """Give a record a new status, numbered and repeated until acknowledged."""
         seq = self.state.seq + 1
         self.set(seq=seq)
@@ -181,7 +181,7 @@ class Transition:
         self._statuses.append(report)
         return self.put(replace(record, report=report, acknowledged=False))
 
-    def end(self, record: Record, verdict: Verdict) -> Record:
+    def end(self, record: PlacementRecord, verdict: Verdict) -> PlacementRecord:
         """Make a placement's end durable and tell it."""
         ended = replace(record, phase=Phase.ENDED, verdict=verdict)
         work = self.state.local.get(record.entry.placement)
@@ -189,7 +189,7 @@ class Transition:
             self.put_local(replace(work, lasted_s=work.held_s(verdict.ended_at)))
         return self.tell(ended, verdict.status, verdict)
 
-    def drop_if_done(self, record: Record) -> None:
+    def drop_if_done(self, record: PlacementRecord) -> None:
         """Free what an ended and acknowledged placement still has on disk; drop it whole when it is forgotten."""
         if record.phase is not Phase.ENDED or not record.acknowledged:
             return
@@ -206,7 +206,7 @@ class Transition:
             record.report for record in self.records.values() if record.report and not record.acknowledged
         ]
 
-    def entry_changed(self, record: Record, entry: DesiredEntry) -> Record:
+    def entry_changed(self, record: PlacementRecord, entry: DesiredEntry) -> PlacementRecord:
         """Take over a newer entry of a placement."""
         return record if record.entry == entry else self.put(replace(record, entry=entry))
 
@@ -233,14 +233,14 @@ class Transition:
         return state, instructions
 
 
-def _reported(record: Record | None) -> tuple[object, ...]:
+def _reported(record: PlacementRecord | None) -> tuple[object, ...]:
     """What a report shows of a record; of one that is only being fetched, as of none, nothing."""
     if record is None or record.phase is Phase.FETCHING:
         return ()
     return (record.slots if record.phase in HOLDING else (),)
 
 
-def rank_statuses(record: Record) -> tuple[RankStatus, ...]:
+def rank_statuses(record: PlacementRecord) -> tuple[RankStatus, ...]:
     """The ranks as a person is shown them."""
     known: dict[int, RankState] = {rank.rank: rank for rank in record.ranks}
     return tuple(
@@ -251,7 +251,7 @@ def rank_statuses(record: Record) -> tuple[RankStatus, ...]:
     )
 
 
-def _rank_phase(record: Record, rank: RankState | None) -> str:
+def _rank_phase(record: PlacementRecord, rank: RankState | None) -> str:
     if rank is not None and rank.ended:
         return "ended"
     if rank is None or not rank.started:

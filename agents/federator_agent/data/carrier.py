@@ -16,7 +16,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.model.whose import Whose
 from federator.wire.inputs import names_of
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.data.allowed import Allowed, DataRules, addresses_of
 from federator_agent.data.checkpoints import Checkpoints, JobCheckpoints
 from federator_agent.data.inputs import Inputs, NoRoom, fault_of
@@ -47,7 +47,7 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By which inputs are fetched from web servers."""
 
 
-def load_of(record: Record, spec: JobSpec) -> Load:
+def load_of(record: PlacementRecord, spec: JobSpec) -> Load:
     """That of a placement whose ranks have their directories together. The first of them here names its part."""
     kept = spec.checkpoint
     return Load(
@@ -113,7 +113,7 @@ class Carrier:
         """Whether this site moves a job's data. Raises `StagingRefused`."""
         self._rules.check(spec, whose)
 
-    def load_of(self, record: Record, spec: JobSpec) -> Load:
+    def load_of(self, record: PlacementRecord, spec: JobSpec) -> Load:
         """What is moved for a placement, by the rules of this site for such work."""
         rules = WebRules(self._networks, addresses_of(self._rules.allowed, record.entry.whose))
         return msgspec.structs.replace(load_of(record, spec), web=rules)
@@ -125,14 +125,14 @@ class Carrier:
             await self._bring_checkpoint(load, folders, note)
 
     async def bring_all(
-        self, record: Record, spec: JobSpec, folders: Folders, note: Callable[[str], None]
+        self, record: PlacementRecord, spec: JobSpec, folders: Folders, note: Callable[[str], None]
     ) -> None:
         """The same for a placement as a whole, with what it reads of the outputs of other jobs. Raises `StagingError`."""
         await self.bring(self.load_of(record, spec), folders, note)
         await self.bring_outputs(record, spec, folders.inputs, note)
 
     async def bring_outputs(
-        self, record: Record, spec: JobSpec, into: Path, note: Callable[[str], None]
+        self, record: PlacementRecord, spec: JobSpec, into: Path, note: Callable[[str], None]
     ) -> None:
         """What it reads of the outputs of other jobs, below `into`; nothing where it reads none. Raises `StagingError`."""
         if spec.inputs_from:

@@ -71,7 +71,7 @@ class PoolPlace(NamedTuple):
     """A unit of the resource is so many thousandths of a GPU; 0: all of one."""
 
 
-class Cluster:
+class NodesAndPods:
     """The site's reading of nodes and pods."""
 
     def __init__(self, settings: KubeSettings, site: str, agent: str = "") -> None:

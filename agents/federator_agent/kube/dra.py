@@ -106,7 +106,7 @@ class Claim(Struct, frozen=True):
     status: _ClaimStatus = _ClaimStatus()
 
 
-class Offer(msgspec.Struct, frozen=True, gc=False):
+class SliceDevices(msgspec.Struct, frozen=True, gc=False):
     """The GPUs of a slice. `pool` and `generation` are the driver's: of a pool only the newest generation counts."""
 
     node: str
@@ -131,13 +131,13 @@ class _Group(Struct, frozen=True):
     versions: tuple[_Version, ...] = ()
 
 
-def offered(found: Slice) -> Offer | None:
+def offered(found: Slice) -> SliceDevices | None:
     """What a slice has for one node; None: nothing that is a GPU of one node."""
     spec = found.spec
     gpus = frozenset(each.name for each in spec.devices if each.is_lendable)
     if not spec.node_name or not gpus:
         return None
-    return Offer(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, gpus)
+    return SliceDevices(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, gpus)
 
 
 def held(found: Claim) -> Held | None:
@@ -150,7 +150,7 @@ def held(found: Claim) -> Held | None:
     return Held(devices, frozenset(pods))
 
 
-def counted(offers: Iterable[Offer]) -> dict[str, Counter[str]]:
+def counted(offers: Iterable[SliceDevices]) -> dict[str, Counter[str]]:
     """By node, how many units of each resource there are."""
     return {
         node: Counter(resource_of(driver) for driver, _, _ in devices)
@@ -159,7 +159,7 @@ def counted(offers: Iterable[Offer]) -> dict[str, Counter[str]]:
 
 
 def taken(
-    offers: Iterable[Offer], claims: Iterable[Held], ours: Callable[[str], bool]
+    offers: Iterable[SliceDevices], claims: Iterable[Held], ours: Callable[[str], bool]
 ) -> dict[str, Counter[str]]:
     """By node, how many units others hold. `ours`: whether a pod is, whose claims are counted by what it asks for, which is known sooner."""
     node_of = {device: node for node, devices in _present(offers).items() for device in devices}
@@ -171,7 +171,7 @@ def taken(
     return found
 
 
-def _present(offers: Iterable[Offer]) -> dict[str, set[tuple[str, str, str]]]:
+def _present(offers: Iterable[SliceDevices]) -> dict[str, set[tuple[str, str, str]]]:
     """The devices of each node, of the newest generation of their pools."""
     given = list(offers)
     newest: dict[tuple[str, str], int] = {}
@@ -221,7 +221,7 @@ class Dra:
         """Of the API, once it is known to be served."""
         self.known = asyncio.Event()
         """Set once the devices are listed, or it is known that there are none."""
-        self.slices: dict[str, Offer] = {}
+        self.slices: dict[str, SliceDevices] = {}
         self._claims: dict[str, Held] = {}
         self._counted: dict[str, Counter[str]] = {}
         self._recounting: asyncio.TimerHandle | None = None
@@ -241,7 +241,7 @@ class Dra:
                 self.known.set()
                 await asyncio.sleep(LOOK_AGAIN_S)
         base = f"{GROUP}/{self.version}"
-        slices: Informer[Slice, Offer] = Informer(
+        slices: Informer[Slice, SliceDevices] = Informer(
             self._api,
             f"{base}/resourceslices",
             Slice,
@@ -276,7 +276,7 @@ class Dra:
             await self._api.ask("GET", f"{GROUP}/{version}/resourceclaims", query={"limit": "1"})
         return version
 
-    def slice_changed(self, name: str, offer: Offer | None) -> None:
+    def slice_changed(self, name: str, offer: SliceDevices | None) -> None:
         """Take note of a slice that is new, has changed or, where `offer` is None, is gone."""
         del name, offer
         if self._recounting is None:

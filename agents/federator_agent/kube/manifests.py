@@ -17,7 +17,7 @@ from federator.kube.objects import quantity
 from federator.model.jobs import APART, ON_ONE_HOST, JobSpec
 from federator.model.placements import DesiredEntry
 from federator.wire.needs import DATA, needs_of
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.environment import GANG_VARIABLE, Where, command_of, rank_environment
 from federator_agent.kube import kueue, security
 from federator_agent.kube.capacity import PLACEMENT_LABEL, RANK_LABEL, SITE_LABEL, PoolPlace
@@ -49,7 +49,7 @@ def pod_name(placement: str, rank: int) -> str:
     return f"{placement}-{rank}"
 
 
-def labels(record: Record, site: str) -> dict[str, str]:
+def labels(record: PlacementRecord, site: str) -> dict[str, str]:
     """By which pods and Service of a placement are found."""
     entry = record.entry
     return {
@@ -60,7 +60,7 @@ def labels(record: Record, site: str) -> dict[str, str]:
     }
 
 
-def service(record: Record, site: str, home: str) -> dict[str, Any]:
+def service(record: PlacementRecord, site: str, home: str) -> dict[str, Any]:
     """Names for the ranks of a gang: `<placement>-<rank>.<placement>`, where the cluster has DNS."""
     placement = record.entry.placement
     return {
@@ -76,7 +76,7 @@ def service(record: Record, site: str, home: str) -> dict[str, Any]:
     }
 
 
-def network_policy(record: Record, site: str, home: str) -> dict[str, Any]:
+def network_policy(record: PlacementRecord, site: str, home: str) -> dict[str, Any]:
     """The ranks of a gang reach each other, where the namespace lets nobody else reach them."""
     placement = record.entry.placement
     ranks = {"podSelector": {"matchLabels": {PLACEMENT_LABEL: placement}}}
@@ -97,7 +97,7 @@ _TOGETHER = {ON_ONE_HOST: "podAffinity", APART: "podAntiAffinity"}
 
 
 def pod(
-    record: Record,
+    record: PlacementRecord,
     spec: JobSpec,
     rank: int,
     place: PoolPlace,
@@ -171,7 +171,7 @@ def _affinity(entry: DesiredEntry, spec: JobSpec, place: PoolPlace) -> dict[str,
 
 
 def _main(
-    record: Record, spec: JobSpec, rank: int, place: PoolPlace, settings: KubeSettings, site: str
+    record: PlacementRecord, spec: JobSpec, rank: int, place: PoolPlace, settings: KubeSettings, site: str
 ) -> dict[str, Any]:
     needs = spec.resources
     requests = {"cpu": f"{needs.cpus_milli}m"}
@@ -203,7 +203,7 @@ def _main(
     }
 
 
-def inputs_dir(record: Record, spec: JobSpec, rank: int) -> str:
+def inputs_dir(record: PlacementRecord, spec: JobSpec, rank: int) -> str:
     """Where a rank's job looks for its inputs: beside others' where data is brought, or else in its pod alone."""
     return inputs_of(pod_name(record.entry.placement, rank)) if DATA in needs_of(spec) else INPUTS
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.data.carrier import Load
 from federator_agent.data.sources import scheme_of
 from federator_agent.kube import security
@@ -29,7 +29,7 @@ MEMORY = ".federator"
 
 def laden(
     pods: Sequence[dict[str, Any]],
-    record: Record,
+    record: PlacementRecord,
     spec: JobSpec,
     settings: KubeSettings,
     around: Surroundings,
@@ -45,7 +45,9 @@ def laden(
         _address(pod, order, settings, settings.data)
 
 
-def _order(record: Record, rank: int, load: Load, limit_bytes: int | None, *, on_claim: bool) -> Order:
+def _order(
+    record: PlacementRecord, rank: int, load: Load, limit_bytes: int | None, *, on_claim: bool
+) -> Order:
     """What is moved for a rank, of all that is for its placement.
 
     Without a claim each rank has a directory for checkpoints, and moves its own. The one on a claim is the job's, and the first rank's to move.

@@ -15,7 +15,7 @@ import msgspec
 from federator.kernel.errors import Conflict, FederatorError, Forbidden, Invalid, NotFound
 from federator.kube.api import Api, decoded
 from federator.kube.objects import Node, Pod, Struct
-from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, Machine
+from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Machine, NodesAndPods
 from federator_agent.kube.device_sets import DeviceSet
 from federator_agent.kube.dra import Dra
 from federator_agent.kube.gangs import GangScheduler, group_path
@@ -49,7 +49,9 @@ class _PodList(Struct, frozen=True):
 class Pods:
     """The pods of this site's placements."""
 
-    def __init__(self, api: Api, settings: KubeSettings, site: str, cluster: Cluster, agent: str) -> None:
+    def __init__(
+        self, api: Api, settings: KubeSettings, site: str, cluster: NodesAndPods, agent: str
+    ) -> None:
         """`agent`: what tells this agent's pods from those of others."""
         self.dra = Dra(api, self._devices_changed)
         self._stale: set[str] = set()

@@ -18,9 +18,9 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause, PlacementStatus
 from federator.wire.needs import DATA, needs_of
 from federator_agent import job_folders
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.kube import commands, dra, kueue, manifests
-from federator_agent.kube.capacity import Cluster, PoolPlace
+from federator_agent.kube.capacity import NodesAndPods, PoolPlace
 from federator_agent.kube.gangs import join
 from federator_agent.kube.manifests import MAIN, SIDE, pod_name
 from federator_agent.kube.pod_status import end_of, quiet, released, trouble_of, unscheduled
@@ -65,7 +65,7 @@ class Preparation:
         ranks: Ranks,
         around: Surroundings,
         settings: KubeSettings,
-        cluster: Cluster,
+        cluster: NodesAndPods,
         quotas: Quotas,
     ) -> None:
         self._api, self._pods, self._ranks = api, pods, ranks
@@ -73,7 +73,9 @@ class Preparation:
         self._quotas = quotas
         self._making: dict[str, asyncio.Task[list[BaseException]]] = {}
 
-    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+    async def prepare(
+        self, record: PlacementRecord, spec: JobSpec, setting_up: Callable[[], None]
+    ) -> Prepared:
         """Return when all ranks wait at their gates. Raises `StagingError`; then nothing of it runs or keeps a node."""
         placement = record.entry.placement
         await self._pods.synced()
@@ -108,7 +110,7 @@ class Preparation:
             raise StagingError(Cause.STAGING, f"the work directory cannot be fetched: {error}") from None
         return archive
 
-    async def _inputs(self, record: Record, spec: JobSpec) -> Path | None:
+    async def _inputs(self, record: PlacementRecord, spec: JobSpec) -> Path | None:
         """What it reads of the outputs of other jobs, as one archive for all its ranks."""
         if not spec.inputs_from:
             return None
@@ -119,7 +121,7 @@ class Preparation:
         await asyncio.to_thread(_packed, folder, archive)
         return archive
 
-    async def create_pods(self, record: Record, spec: JobSpec) -> None:
+    async def create_pods(self, record: PlacementRecord, spec: JobSpec) -> None:
         """All at once. What is there already is taken for what it is: the names are never used for anything else."""
         device_sets = (
             device_set for node in self._pods.nodes.items.values() for device_set in node.device_sets
@@ -149,7 +151,7 @@ class Preparation:
         except FederatorError as error:
             raise StagingRefused(f"its pods could not be made: {error}") from None
 
-    def _manifests(self, record: Record, spec: JobSpec, place: PoolPlace) -> list[dict[str, Any]]:
+    def _manifests(self, record: PlacementRecord, spec: JobSpec, place: PoolPlace) -> list[dict[str, Any]]:
         """Of all ranks, with what the site lays over them."""
         settings, whose = self._settings, record.entry.whose
         hidden = [self._around.secrets[name].kubernetes for name in spec.secrets or ()]
@@ -179,7 +181,7 @@ class Preparation:
         results = await asyncio.gather(*map(self._pods.create, pods), return_exceptions=True)
         return [result for result in results if result is not None]
 
-    async def wait_until_scheduled(self, record: Record) -> None:
+    async def wait_until_scheduled(self, record: PlacementRecord) -> None:
         """All pods have a node, or time is up: first for the controller that holds them by a gate, if there is one, then for the scheduler."""
         placement, gated, since_at = record.entry.placement, False, 0.0
         while True:
@@ -208,7 +210,7 @@ class Preparation:
             return await kueue.reason(self._api, pods[0].metadata.namespace, placement)
         return f"held by the scheduling gates {', '.join(gates)}"
 
-    def live(self, record: Record, rank: int) -> Pod:
+    def live(self, record: PlacementRecord, rank: int) -> Pod:
         """A rank's pod, which should be on its way to its gate. Raises `StagingError` when it cannot be any more."""
         name = pod_name(record.entry.placement, rank)
         pod = self._pods.get(name)
@@ -232,7 +234,7 @@ class Preparation:
         return pod
 
     async def _staged(
-        self, record: Record, spec: JobSpec, archives: Archives, setting_up: Callable[[], None]
+        self, record: PlacementRecord, spec: JobSpec, archives: Archives, setting_up: Callable[[], None]
     ) -> None:
         left = set(record.entry.ranks)
 
@@ -258,7 +260,7 @@ class Preparation:
 
     async def stage_rank(
         self,
-        record: Record,
+        record: PlacementRecord,
         rank: int,
         archives: Archives,
         staged: Callable[[int], None],
@@ -306,7 +308,7 @@ class Preparation:
                 elif line == "staged":
                     staged(rank)
 
-    async def _side_runs(self, record: Record, rank: int) -> Pod:
+    async def _side_runs(self, record: PlacementRecord, rank: int) -> Pod:
         troubled_at = 0.0
         while True:
             pod = self.live(record, rank)
@@ -315,7 +317,7 @@ class Preparation:
             troubled_at = self._troubled(pod, rank, troubled_at)
             await self._pods.wait(record.entry.placement, AGAIN_S)
 
-    async def _main_fails(self, record: Record, rank: int) -> None:
+    async def _main_fails(self, record: PlacementRecord, rank: int) -> None:
         """Return never; raise when the pod comes to nothing."""
         troubled_at = 0.0
         while True:

@@ -19,7 +19,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import Backoff, retried
 from federator_agent.core import events as ev
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.kube import commands, outputs
 from federator_agent.kube.log_follower import LogFollower
 from federator_agent.kube.manifests import MAIN, OUTPUTS_NOTE, PORT, pod_name
@@ -46,11 +46,11 @@ class Ranks:
 
     # Opening -------------------------------------------------------------------------------------------------------
 
-    def open(self, record: Record, spec: JobSpec, rank: int) -> None:
+    def open(self, record: PlacementRecord, spec: JobSpec, rank: int) -> None:
         """Open its gate, if it is shut, and watch it."""
         self._once(self._watching, (record.entry.placement, rank), self._open(record, spec, rank))
 
-    async def _open(self, record: Record, spec: JobSpec, rank: int) -> None:
+    async def _open(self, record: PlacementRecord, spec: JobSpec, rank: int) -> None:
         """However long it takes: the rank is to run, or be known not to."""
         placement = record.entry.placement
         name, now = pod_name(placement, rank), self._around.clock.now()
@@ -67,7 +67,7 @@ class Ranks:
         self._around.tell(ev.RankStarted(placement, rank, now))
         await self._watch(placement, rank, pod)
 
-    async def _opened(self, record: Record, spec: JobSpec, pod: Pod, now: float) -> bool:
+    async def _opened(self, record: PlacementRecord, spec: JobSpec, pod: Pod, now: float) -> bool:
         """Whether its gate is open now."""
         name, gate = pod.metadata.name, self._gate(record, spec, now)
         try:
@@ -77,7 +77,7 @@ class Ranks:
             return False
         return True
 
-    def _gate(self, record: Record, spec: JobSpec, now: float) -> str:
+    def _gate(self, record: PlacementRecord, spec: JobSpec, now: float) -> str:
         """What the wrapper reads before the command: where rank 0 is, by number, since a cluster may have no names."""
         lines = [f"{OPENED_AT}={now:.3f}"]
         first = self._pods.get(pod_name(record.entry.placement, 0))
@@ -99,7 +99,7 @@ class Ranks:
 
     # Finding -------------------------------------------------------------------------------------------------------
 
-    def find(self, record: Record, rank: int) -> None:
+    def find(self, record: PlacementRecord, rank: int) -> None:
         """What became of it while the agent was away."""
         self._once(self._watching, (record.entry.placement, rank), self._find(record.entry.placement, rank))
 

@@ -15,10 +15,10 @@ from federator.wire.tunnel import Exec, Forward
 from federator_agent import ownership, secrets
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Seen
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.gpus import Gpu
 from federator_agent.kube import commands, entrance, manifests, outputs, usage
-from federator_agent.kube.capacity import PLACEMENT_LABEL, Cluster, Use
+from federator_agent.kube.capacity import PLACEMENT_LABEL, NodesAndPods, Use
 from federator_agent.kube.checkpoint_push import pushed
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.manifests import MAIN, pod_name
@@ -51,7 +51,7 @@ class KubeRuntime:
         self.keeps = bool(settings.checkpoints)
         self._api = Api(settings.kubeconfig, settings.context)
         agent = ownership.mark_of(around.spool.directory, around.site).owner
-        self._cluster = Cluster(settings, around.site, agent)
+        self._cluster = NodesAndPods(settings, around.site, agent)
         self.pods = Pods(self._api, settings, around.site, self._cluster, agent)
         self._ranks = Ranks(self._api, self.pods, around)
         self._quotas = Quotas(self._api, settings, lambda home: self._cluster.asked(self.pods.within(home)))
@@ -69,7 +69,7 @@ class KubeRuntime:
             {"fieldSelector": RUNNING},
         )
 
-    def resume(self, records: Sequence[Record]) -> None:
+    def resume(self, records: Sequence[PlacementRecord]) -> None:
         """Begin to watch, and look for pods that nobody knows any more."""
         spawn = self._around.tasks.spawn
         spawn(self.pods.mirror.run())
@@ -143,11 +143,13 @@ class KubeRuntime:
         """Every pod has an address of its own."""
         return manifests.PORT
 
-    def checkpoints(self, record: Record) -> None:
+    def checkpoints(self, record: PlacementRecord) -> None:
         """They lie on a claim that pods mount, and the agent does not."""
         del record
 
-    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+    async def prepare(
+        self, record: PlacementRecord, spec: JobSpec, setting_up: Callable[[], None]
+    ) -> Prepared:
         """Pods, all of them on nodes, each with its work directory, set up and waiting."""
         secrets.check(self._around.secrets, spec, record.entry.whose)
         self._around.carrier.check(spec, record.entry.whose)
@@ -159,14 +161,14 @@ class KubeRuntime:
         """Take all of it back."""
         await self._preparing.take_back(placement)
 
-    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    def start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         """Open their gates."""
         hosts = ", ".join(f"{slot.rank} on {slot.host}" for slot in record.slots)
         log.info("%s of job %s starts: %s", record.entry.placement, record.entry.job, hosts)
         for rank in ranks:
             self._ranks.open(record, spec, rank)
 
-    def find(self, record: Record, rank: int) -> None:
+    def find(self, record: PlacementRecord, rank: int) -> None:
         """Look at its pod."""
         self._ranks.find(record, rank)
 
@@ -175,7 +177,9 @@ class KubeRuntime:
         for rank in ranks:
             self._around.tasks.spawn(self._ranks.signal(placement, rank, signal))
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
+    async def enter(
+        self, record: PlacementRecord, spec: JobSpec, rank: int, request: Exec | Forward
+    ) -> Channel:
         """Its pod."""
         del spec
         pod = self.pods.get(pod_name(record.entry.placement, rank))
@@ -187,7 +191,7 @@ class KubeRuntime:
         hang_up = partial(entrance.hang_up, self._api, path, pod.metadata.uid)
         return await entrance.enter(self._api, path, request, hang_up, self._around.tasks)
 
-    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+    async def usage(self, records: Sequence[PlacementRecord], gpus: Mapping[int, Gpu]) -> Readings:
         """As the pods see it, a few at a time. Of a gang all or nothing: what one rank does not say would read as nothing done."""
         del gpus
         found = await asyncio.gather(*(self._used(record) for record in records))
@@ -199,7 +203,7 @@ class KubeRuntime:
             if all(ranks)
         }
 
-    async def _used(self, record: Record) -> list[Reading | None]:
+    async def _used(self, record: PlacementRecord) -> list[Reading | None]:
         readings: list[Reading | None] = []
         for rank in record.entry.ranks:
             pod = self.pods.get(pod_name(record.entry.placement, rank))
@@ -209,12 +213,12 @@ class KubeRuntime:
                 readings.append(await usage.look(self._api, self.pods.path(pod)))
         return readings
 
-    async def finish_logs(self, record: Record) -> None:
+    async def finish_logs(self, record: PlacementRecord) -> None:
         """Get what is missing of each."""
         placement = record.entry.placement
         await asyncio.gather(*(self._ranks.finish_log(placement, rank) for rank in record.entry.ranks))
 
-    async def push_last(self, record: Record, spec: JobSpec) -> str:
+    async def push_last(self, record: PlacementRecord, spec: JobSpec) -> str:
         """From each pod, by its side container."""
         if DATA not in needs_of(spec) or self._settings.data is None:
             return ""
@@ -224,7 +228,7 @@ class KubeRuntime:
         )
         return "; ".join(dict.fromkeys(each for each in said if each))
 
-    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+    async def pack_outputs(self, record: PlacementRecord, spec: JobSpec, archive: Path) -> bool:
         """Of all ranks together."""
         if not spec.outputs or not record.ranks:
             return False

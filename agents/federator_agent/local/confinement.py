@@ -26,7 +26,7 @@ from federator.kernel.errors import Invalid
 from federator.model.whose import in_words
 from federator_agent import job_folders
 from federator_agent.local import cgroups, nodes
-from federator_agent.local.isolation import Account, Isolation, Mode, account_of, device_groups
+from federator_agent.local.isolation import Isolation, Mode, UnixUser, account_of, device_groups
 
 GIVEN_DESCRIPTOR = 8
 """On which a rank is given its variables."""
@@ -244,7 +244,7 @@ class Confinement:
 
     # Who ------------------------------------------------------------------------------------------------------------
 
-    def _account(self, place: Place) -> Account:
+    def _account(self, place: Place) -> UnixUser:
         """The user that a work directory was given to."""
         mapped = self._mapped(place.owner)
         if mapped is not None:
@@ -252,9 +252,9 @@ class Confinement:
         uid = place.work.lstat().st_uid
         if uid == os.geteuid():
             raise PermissionError(f"{place.work} has not been given to its user")
-        return Account(uid=uid, gid=uid, groups=device_groups())
+        return UnixUser(uid=uid, gid=uid, groups=device_groups())
 
-    def _new_account(self, place: Place) -> Account:
+    def _new_account(self, place: Place) -> UnixUser:
         mapped = self._mapped(place.owner)
         if mapped is not None:
             return mapped
@@ -267,9 +267,9 @@ class Confinement:
         uid = self._next
         self._taken.add(uid)
         self._next = first + (uid + 1 - first) % (last - first + 1)
-        return Account(uid=uid, gid=uid, groups=device_groups())
+        return UnixUser(uid=uid, gid=uid, groups=device_groups())
 
-    def _mapped(self, owner: str) -> Account | None:
+    def _mapped(self, owner: str) -> UnixUser | None:
         name = self.isolation.users.get(owner)
         if name is None:
             return None
@@ -377,7 +377,7 @@ def _owners(directory: Path) -> set[int]:
     return found
 
 
-def _as_user(account: Account | None) -> list[str]:
+def _as_user(account: UnixUser | None) -> list[str]:
     """Before the command: another user, and no right to become more."""
     if account is None:
         return []
@@ -394,7 +394,7 @@ def _as_user(account: Account | None) -> list[str]:
     ]
 
 
-def _identity(account: Account | None) -> dict[str, str]:
+def _identity(account: UnixUser | None) -> dict[str, str]:
     """Who a job is, and where its home is: in its own /tmp unless its user has one."""
     if account is None or not account.name:
         return {"HOME": TMP, "TMPDIR": TMP, "USER": "job", "LOGNAME": "job"}

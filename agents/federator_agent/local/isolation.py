@@ -37,7 +37,7 @@ class Mode(StrEnum):
     SHARED_TRUST = SHARED_TRUST
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class UnixUser(msgspec.Struct, frozen=True, kw_only=True):
     """The Unix user of a job. `name` empty: one of the range, which no file of the host names."""
 
     uid: int
@@ -117,11 +117,11 @@ def isolation_of(written: Mode | Isolation | None, environ: Mapping[str, str]) -
     return isolation
 
 
-def account_of(name: str) -> Account:
+def account_of(name: str) -> UnixUser:
     """An account of this host, with its groups. Raises `KeyError` when it is gone."""
     found = pwd.getpwnam(name)
     groups = tuple(each.gr_gid for each in grp.getgrall() if name in each.gr_mem)
-    return Account(
+    return UnixUser(
         uid=found.pw_uid,
         gid=found.pw_gid,
         groups=groups,

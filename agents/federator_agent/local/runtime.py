@@ -18,7 +18,7 @@ from federator_agent import archives, images, secrets
 from federator_agent.channels import NumberedChannel, PortChannel, begun, nobody_listens, open_process
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import (
     Where,
@@ -58,7 +58,7 @@ class LocalRuntime:
         self._confinement = around.confinement
         self._staging = Staging(around.spool.directory, around.bulk, self._ranks, around.confinement)
 
-    def resume(self, records: Sequence[Record]) -> None:
+    def resume(self, records: Sequence[PlacementRecord]) -> None:
         """End set-ups whose result nobody would learn."""
         del records
         self._staging.clear()
@@ -70,7 +70,9 @@ class LocalRuntime:
         """One that is free at this moment."""
         return free_port()
 
-    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+    async def prepare(
+        self, record: PlacementRecord, spec: JobSpec, setting_up: Callable[[], None]
+    ) -> Prepared:
         """The work directory, and what the set-up script makes of it."""
         log_file = self._around.log_file(record.entry.placement, record.slots[0].rank)
         environment = setup_environment(self._around.environment, spec, self._around.site)
@@ -114,7 +116,7 @@ class LocalRuntime:
         return process.returncode or 0, said.decode(errors="replace").strip()[-MOST_SAID:]
 
     def _launch(
-        self, record: Record, spec: JobSpec, slot: Slot, place: Place, environment: dict[str, str]
+        self, record: PlacementRecord, spec: JobSpec, slot: Slot, place: Place, environment: dict[str, str]
     ) -> Launch:
         """In the image that it names, which sees its folders and nothing else of the host; or confined on the host. Raises `OSError`."""
         base, command = self._around.environment, command_of(spec)
@@ -127,7 +129,7 @@ class LocalRuntime:
         return self._container_launch(slot, place, images.script(self._around.images, contained), environment)
 
     def _contained(
-        self, record: Record, spec: JobSpec, slot: Slot, place: Place, command: Sequence[str]
+        self, record: PlacementRecord, spec: JobSpec, slot: Slot, place: Place, command: Sequence[str]
     ) -> images.Contained:
         owner = place.work.lstat()
         assert spec.image is not msgspec.UNSET
@@ -161,11 +163,11 @@ class LocalRuntime:
     async def unprepare(self, placement: str) -> None:
         """A preparation that is cancelled ends its set-up itself."""
 
-    def checkpoints(self, record: Record) -> Path:
+    def checkpoints(self, record: PlacementRecord) -> Path:
         """In the agent's own directory."""
         return self._around.checkpoints(record)
 
-    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    def start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         """Start them; a rank that cannot be started is lost."""
         placement, now = record.entry.placement, self._around.clock.now()
         checkpoints = self._around.checkpoints(record)
@@ -194,12 +196,14 @@ class LocalRuntime:
             else:
                 self._around.tell(ev.RankStarted(placement, slot.rank, now))
 
-    def _where(self, record: Record, spec: JobSpec, *, resumes: bool) -> Where:
+    def _where(self, record: PlacementRecord, spec: JobSpec, *, resumes: bool) -> Where:
         checkpoints, inputs = self._around.checkpoints(record), self._folders(record).inputs
         secret = self._around.gang_secret(record, spec)
         return Where(self._around.site, ADDRESS, str(checkpoints), str(inputs), resumes, secret)
 
-    def _environment(self, record: Record, spec: JobSpec, slot: Slot, where: Where) -> dict[str, str]:
+    def _environment(
+        self, record: PlacementRecord, spec: JobSpec, slot: Slot, where: Where
+    ) -> dict[str, str]:
         """What a rank sees. Raises `StagingError` for a secret that cannot be had."""
         visible = self._around.visible
         devices = device_environment(self._as_seen(slot), visible)
@@ -207,7 +211,9 @@ class LocalRuntime:
         environment[visible] = devices[visible]  # whatever the job says of it
         return environment | secrets.variables(self._around.secrets, spec)
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
+    async def enter(
+        self, record: PlacementRecord, spec: JobSpec, rank: int, request: Exec | Forward
+    ) -> Channel:
         """Beside its processes; or to a port that one of them listens on: others of this host are none of its owner's business."""
         placement = record.entry.placement
         directory = self._rank(placement, rank)
@@ -241,7 +247,7 @@ class LocalRuntime:
         )
 
     async def _enter_container(
-        self, record: Record, spec: JobSpec, slot: Slot, request: Exec, environment: dict[str, str]
+        self, record: PlacementRecord, spec: JobSpec, slot: Slot, request: Exec, environment: dict[str, str]
     ) -> Channel:
         """By the program that runs it, within the control groups of its rank. Podman leaves the command alone when it ends itself."""
         assert self._around.images is not None
@@ -267,7 +273,7 @@ class LocalRuntime:
                 return NumberedChannel(process, first, partial(self._hang_up, name, number))
 
     def _open_beside(
-        self, record: Record, spec: JobSpec, slot: Slot, request: Exec, environment: dict[str, str]
+        self, record: PlacementRecord, spec: JobSpec, slot: Slot, request: Exec, environment: dict[str, str]
     ) -> Channel:
         """In a container of its own, which ends with its program."""
         assert self._around.images is not None
@@ -285,7 +291,7 @@ class LocalRuntime:
 
         self._around.tasks.spawn(told())
 
-    def find(self, record: Record, rank: int) -> None:
+    def find(self, record: PlacementRecord, rank: int) -> None:
         """Look at what its shim has left."""
         self._around.tasks.spawn(self._find(record.entry.placement, rank))
 
@@ -302,7 +308,7 @@ class LocalRuntime:
         for rank in ranks:
             self._ranks.signal(self._rank(placement, rank), signal)
 
-    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+    async def usage(self, records: Sequence[PlacementRecord], gpus: Mapping[int, Gpu]) -> Readings:
         """By control groups or processes, and by the driver."""
         running = {
             record.entry.placement: [
@@ -313,14 +319,14 @@ class LocalRuntime:
         }
         return await asyncio.to_thread(readings, running, gpus)
 
-    async def finish_logs(self, record: Record) -> None:
+    async def finish_logs(self, record: PlacementRecord) -> None:
         """The ranks have written them."""
 
-    async def push_last(self, record: Record, spec: JobSpec) -> str:
+    async def push_last(self, record: PlacementRecord, spec: JobSpec) -> str:
         """From where they are kept here."""
         return await self._around.carrier.finish(load_of(record, spec), self.checkpoints(record))
 
-    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+    async def pack_outputs(self, record: PlacementRecord, spec: JobSpec, archive: Path) -> bool:
         """All ranks have worked in one directory."""
         if not spec.outputs or not record.ranks:
             return False
@@ -352,7 +358,7 @@ class LocalRuntime:
 
         return ended
 
-    def _fence(self, record: Record, spec: JobSpec) -> Fence | None:
+    def _fence(self, record: PlacementRecord, spec: JobSpec) -> Fence | None:
         """What its watchdog has to know, in real seconds."""
         if not spec.stop_within_s:
             return None
@@ -360,12 +366,12 @@ class LocalRuntime:
         stop_within_s, grace_s = real_s(spec.stop_within_s), real_s(record.entry.grace_s)
         return Fence(str(self._around.spool.renewals), stop_within_s, grace_s, record.entry.signal)
 
-    def _folders(self, record: Record) -> Folders:
+    def _folders(self, record: PlacementRecord) -> Folders:
         spool = self._around.spool
         own = spool.placements / record.entry.placement
         return Folders(spool.directory / "inputs", own / "inputs", self._around.checkpoints(record))
 
-    def _place(self, record: Record, slot: Slot | None = None) -> Place:
+    def _place(self, record: PlacementRecord, slot: Slot | None = None) -> Place:
         folders, work = self._folders(record), self._work(record.entry.placement)
         links = [link.resolve() for link in folders.inputs.glob("*")]
         # Of the inputs that are kept here, its own.

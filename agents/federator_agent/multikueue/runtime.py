@@ -17,7 +17,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.wire.tunnel import Exec, Forward
 from federator_agent.core import events as ev
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.gpus import Gpu
 from federator_agent.kube.informer import Informer
 from federator_agent.multikueue.settings import MultiKueueSettings
@@ -60,7 +60,7 @@ class MultiKueueRuntime:
 
     # Watching --------------------------------------------------------------------------------------------------------
 
-    def resume(self, records: Sequence[Record]) -> None:
+    def resume(self, records: Sequence[PlacementRecord]) -> None:
         """Begin to watch the Workloads of the manager."""
         for record in records:
             spec = self._around.spool.spec(record.entry.spec_hash)
@@ -119,7 +119,9 @@ class MultiKueueRuntime:
 
     # Up to the gate --------------------------------------------------------------------------------------------------
 
-    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+    async def prepare(
+        self, record: PlacementRecord, spec: JobSpec, setting_up: Callable[[], None]
+    ) -> Prepared:
         """Nominate the cluster, and wait until it has admitted the Workload."""
         del setting_up
         named = named_by(spec)
@@ -146,7 +148,7 @@ class MultiKueueRuntime:
             ) from None
         return Prepared(PORT)
 
-    def _stranger(self, record: Record, named: Named) -> str:
+    def _stranger(self, record: PlacementRecord, named: Named) -> str:
         """Why a job of that person may not stand for this Workload; empty: it may. Whoever names a Workload can have it evicted."""
         owner, person = record.entry.owner, self._settings.namespaces.get(named.namespace)
         if owner and owner == person:
@@ -242,7 +244,7 @@ class MultiKueueRuntime:
         meta = found.metadata
         return f"{self.base_path}/namespaces/{meta.namespace}/workloads/{meta.name}/status"
 
-    def _note(self, record: Record, text: str) -> None:
+    def _note(self, record: PlacementRecord, text: str) -> None:
         """A line in the log of its first rank; those of the others are empty."""
         for number, slot in enumerate(record.slots):
             file = self._around.log_file(record.entry.placement, slot.rank)
@@ -250,25 +252,25 @@ class MultiKueueRuntime:
             with file.open("a") as log_file:
                 log_file.write("" if number else f"{text}\n")
 
-    def checkpoints(self, record: Record) -> None:
+    def checkpoints(self, record: PlacementRecord) -> None:
         """They are in their cluster, as its Workload sees to it."""
         del record
 
     # Beyond it -------------------------------------------------------------------------------------------------------
 
-    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    def start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         """Kueue has begun with it: from now on it is watched for its end."""
         del spec
         self._note(record, f"cluster {self._settings.cluster} has admitted it; its logs are there")
         for rank in ranks:
             self._follow(record, rank, self._around.clock.now())
 
-    def find(self, record: Record, rank: int) -> None:
+    def find(self, record: PlacementRecord, rank: int) -> None:
         """It was admitted before `start` was asked for, so it began."""
         at = record.started_at
         self._follow(record, rank, at if at is not None else self._around.clock.now())
 
-    def _follow(self, record: Record, rank: int, began_at: float) -> None:
+    def _follow(self, record: PlacementRecord, rank: int, began_at: float) -> None:
         placement = record.entry.placement
         self._around.tell(ev.RankStarted(placement, rank, began_at))
         named = self._stands_for.get(placement)
@@ -308,25 +310,27 @@ class MultiKueueRuntime:
         del ranks, signal
         self._around.tasks.spawn(self.unprepare(placement))
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
+    async def enter(
+        self, record: PlacementRecord, spec: JobSpec, rank: int, request: Exec | Forward
+    ) -> Channel:
         """Raises `NotSupported`: the dispatcher has no way to its pods."""
         del record, spec, rank, request
         raise NotSupported(f"its pods are in cluster {self._settings.cluster}: use kubectl there")
 
-    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+    async def usage(self, records: Sequence[PlacementRecord], gpus: Mapping[int, Gpu]) -> Readings:
         """Nothing is known."""
         del records, gpus
         return {}
 
-    async def finish_logs(self, record: Record) -> None:
+    async def finish_logs(self, record: PlacementRecord) -> None:
         """They are whole."""
 
-    async def push_last(self, record: Record, spec: JobSpec) -> str:
+    async def push_last(self, record: PlacementRecord, spec: JobSpec) -> str:
         """There is nothing to push."""
         del record, spec
         return ""
 
-    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+    async def pack_outputs(self, record: PlacementRecord, spec: JobSpec, archive: Path) -> bool:
         """They are in their cluster."""
         del record, spec, archive
         return False

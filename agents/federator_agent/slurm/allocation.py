@@ -11,14 +11,14 @@ from federator.kernel.clock import Clock
 from federator.kernel.quantities import format_duration
 from federator.model.jobs import JobSpec, Resources, cuts_of
 from federator.model.placements import Cause
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.slurm import users
-from federator_agent.slurm.cluster import Cluster
+from federator_agent.slurm.cluster import SlurmCluster
 from federator_agent.slurm.commands import Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, fate
 from federator_agent.slurm.folder import Folder, Intent
 from federator_agent.slurm.output import WAITING, Job
-from federator_agent.slurm.script import Target, batch_script, sbatch_options, shards_per_node
+from federator_agent.slurm.script import SlurmPool, batch_script, sbatch_options, shards_per_node
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 
 LOST_AFTER_S = 10.0
@@ -42,12 +42,12 @@ log = logging.getLogger("federator_agent.slurm")
 class Allocation:
     """Submits jobs, and waits for them."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: SlurmCluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._submitting: dict[str, asyncio.Task[str]] = {}
 
-    async def submit(self, record: Record, spec: JobSpec, folder: Folder) -> None:
+    async def submit(self, record: PlacementRecord, spec: JobSpec, folder: Folder) -> None:
         """Ask Slurm for a placement's job. Raises `StagingRefused`; returns when it was asked, whether or not it has answered."""
         placement = record.entry.placement
         target = await self._target(record)
@@ -78,7 +78,7 @@ class Allocation:
         job = answer.strip().partition(";")[0]
         await asyncio.to_thread(folder.intend, Intent(asked_at=intent.asked_at, slurm_job=job))
 
-    async def _target(self, record: Record) -> Target:
+    async def _target(self, record: PlacementRecord) -> SlurmPool:
         """Where its pool is, once Slurm answers and knows no job of its name."""
         start_within_s = max(ANSWER_S, self._cluster.settings.start_within_s)
         try:
@@ -102,7 +102,7 @@ class Allocation:
         if task is not None:
             await asyncio.wait([task])
 
-    async def at_gate(self, record: Record, folder: Folder) -> tuple[str, dict[int, str]]:
+    async def at_gate(self, record: PlacementRecord, folder: Folder) -> tuple[str, dict[int, str]]:
         """The Slurm job, and the node of each rank, once all ranks wait at the gate. Raises `StagingError`."""
         placement = record.entry.placement
         job_id = await self._find(placement, folder)
@@ -168,14 +168,14 @@ class Allocation:
         raise StagingRefused(f"Slurm has not started it within {limit}: {job.reason}")
 
 
-def _check_duration(record: Record, target: Target) -> None:
+def _check_duration(record: PlacementRecord, target: SlurmPool) -> None:
     max_duration_s = record.entry.max_duration_s
     if max_duration_s is not None and target.max_time_s is not None and max_duration_s > target.max_time_s:
         most = format_duration(target.max_time_s)
         raise StagingRefused(f"partition {target.partition} takes jobs of at most {most}")
 
 
-def _check_parts(record: Record, need: Resources, target: Target) -> None:
+def _check_parts(record: PlacementRecord, need: Resources, target: SlurmPool) -> None:
     """Its slots are what the pool has by now: nobody gets more than is booked."""
     milli = need.gpus.share_milli or 0
     if target.cut_milli and need.gpus.count:

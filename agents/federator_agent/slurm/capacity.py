@@ -18,7 +18,7 @@ from federator_agent.core.shares import Sort, left, most
 from federator_agent.gpus import Gpu
 from federator_agent.mig import mig
 from federator_agent.slurm.output import OVER, WAITING, Node, OtherJob, Partition
-from federator_agent.slurm.script import Target
+from federator_agent.slurm.script import SlurmPool
 from federator_agent.slurm.settings import UNTYPED, GpuType, SlurmSettings
 
 MOST_LOCAL_WORK = 500
@@ -33,7 +33,7 @@ class View(NamedTuple):
     """A look at the cluster: what is reported of it, and where in it each pool is."""
 
     seen: Seen
-    targets: dict[str, Target]
+    targets: dict[str, SlurmPool]
 
 
 class _GpuGroup(NamedTuple):
@@ -94,7 +94,7 @@ def view(
         if len({lent.groups[number].part_milli for lent, number in members}) > 1
     ]
     pools: list[HostPool] = []
-    targets: dict[str, Target] = {}
+    targets: dict[str, SlurmPool] = {}
     of_partition: dict[str, list[HostPool]] = {}
     for name, members in by_pool.items():
         if name in uneven:
@@ -238,9 +238,9 @@ def _pool(name: str, members: list[tuple[_Lent, int]], labels: Mapping[str, str]
     return replace(pool, gpus_per_node=1, shares=1, host_milli=host_milli, cut_milli=part_milli)
 
 
-def _target(lent: _Lent, number: int, pool: HostPool) -> Target:
+def _target(lent: _Lent, number: int, pool: HostPool) -> SlurmPool:
     partition, group = lent.partition, lent.groups[number]
-    return Target(
+    return SlurmPool(
         partition=partition.name,
         gpu_type=group.gpu_type,
         max_time_s=partition.max_time_s,

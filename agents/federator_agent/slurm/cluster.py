@@ -18,7 +18,7 @@ from federator_agent.slurm.capacity import View, lent_partitions, view
 from federator_agent.slurm.commands import BACKOFF, Commands, Rejected, Unreachable
 from federator_agent.slurm.output import WAITING
 from federator_agent.slurm.queue import Queue, QueueSnapshot
-from federator_agent.slurm.script import Target
+from federator_agent.slurm.script import SlurmPool
 from federator_agent.slurm.settings import SlurmSettings
 
 AGAIN_S = 2.0
@@ -29,7 +29,7 @@ BREATH = 5.0
 log = logging.getLogger("federator_agent.slurm")
 
 
-class Cluster:
+class SlurmCluster:
     """One Slurm cluster, through its commands."""
 
     def __init__(self, settings: SlurmSettings, environment: dict[str, str]) -> None:
@@ -68,7 +68,7 @@ class Cluster:
             await asyncio.sleep(0.1)
         self.changed()
 
-    async def target(self, pool: str) -> Target | None:
+    async def target(self, pool: str) -> SlurmPool | None:
         """Where a pool is, once Slurm has answered; None: there is no such pool."""
         if self._view is None:
             await retried(partial(self._observe, frozenset()), BACKOFF, on=(Unreachable, Rejected))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from federator.kernel.clock import Clock
 from federator_agent.core.events import Event, RankEnded, RankStarted
-from federator_agent.slurm.cluster import Cluster
+from federator_agent.slurm.cluster import SlurmCluster
 from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, RankEnd, by_itself, fate
 from federator_agent.slurm.folder import Folder, Marks
 from federator_agent.slurm.output import WAITING, Job, last_words
@@ -31,7 +31,7 @@ class RankWatch:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SlurmCluster,
         folder: Folder,
         placement: str,
         slurm_job: str,

@@ -19,7 +19,7 @@ from federator.retry import retried
 from federator.wire.tunnel import Exec, Forward
 from federator_agent import archives, images, job_folders, ownership, secrets
 from federator_agent.core import events as ev
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.data.carrier import Folders, load_of, writing_to
 from federator_agent.environment import Where, command_of, rank_environment, setup_environment
 from federator_agent.gpus import Gpu
@@ -28,7 +28,7 @@ from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.safe_open import opened
 from federator_agent.slurm import steps, usage, users
 from federator_agent.slurm.allocation import Allocation
-from federator_agent.slurm.cluster import Cluster
+from federator_agent.slurm.cluster import SlurmCluster
 from federator_agent.slurm.commands import BACKOFF, Rejected, Unreachable
 from federator_agent.slurm.fates import FORGOTTEN, fate
 from federator_agent.slurm.folder import Folder
@@ -70,7 +70,7 @@ class SlurmRuntime:
         _take(shared, around)
         self._around = around
         self._settings = settings
-        self.cluster = Cluster(settings, _for_jobs(around.environment))
+        self.cluster = SlurmCluster(settings, _for_jobs(around.environment))
         self.allocating = Allocation(self.cluster, around.clock)
         self._ranks = LocalRanks(around.clock)
         self._placements = shared / "placements"
@@ -82,7 +82,7 @@ class SlurmRuntime:
         self._noting = asyncio.Lock()
         self._admitting: dict[str, asyncio.Lock] = {}
 
-    def resume(self, records: Sequence[Record]) -> None:
+    def resume(self, records: Sequence[PlacementRecord]) -> None:
         """What no record tells of is cancelled and removed; set-ups whose result nobody would learn are ended."""
         self._staging.clear()
         known = {record.entry.placement for record in records}
@@ -106,7 +106,9 @@ class SlurmRuntime:
 
     # Up to the gate ------------------------------------------------------------------------------------------------
 
-    async def prepare(self, record: Record, spec: JobSpec, setting_up: Callable[[], None]) -> Prepared:
+    async def prepare(
+        self, record: PlacementRecord, spec: JobSpec, setting_up: Callable[[], None]
+    ) -> Prepared:
         """Stage it into the shared directory, submit its job, and wait for its ranks at the gate."""
         placement = record.entry.placement
         folder = self.folder(placement)
@@ -122,7 +124,7 @@ class SlurmRuntime:
         return Prepared(FIRST_PORT + int(slurm_job) % PORTS, nodes)
 
     async def _stage(
-        self, record: Record, spec: JobSpec, folder: Folder, setting_up: Callable[[], None]
+        self, record: PlacementRecord, spec: JobSpec, folder: Folder, setting_up: Callable[[], None]
     ) -> None:
         placement = record.entry.placement
         log_file = self._around.log_file(placement, record.slots[0].rank)
@@ -148,11 +150,11 @@ class SlurmRuntime:
 
     # Beyond it -----------------------------------------------------------------------------------------------------
 
-    def start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    def start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         """Open the gate."""
         self._around.tasks.spawn(self._start(record, spec, ranks))
 
-    async def _start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    async def _start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         placement = record.entry.placement
         folder = self.folder(placement)
         try:
@@ -168,7 +170,7 @@ class SlurmRuntime:
         else:
             self._watch(placement, folder, ranks)
 
-    async def _admit(self, record: Record, spec: JobSpec, folder: Folder) -> None:
+    async def _admit(self, record: PlacementRecord, spec: JobSpec, folder: Folder) -> None:
         intent = folder.intent
         if intent is None:
             raise StagingError(Cause.STAGING, "the agent does not remember its job")
@@ -193,7 +195,7 @@ class SlurmRuntime:
         await asyncio.to_thread(folder.admit, intent.slurm_job)
 
     def _environment(
-        self, record: Record, spec: JobSpec, rank: int, address: str, *, resumes: bool
+        self, record: PlacementRecord, spec: JobSpec, rank: int, address: str, *, resumes: bool
     ) -> dict[str, str]:
         """What a rank sees beyond what Slurm gives it. Raises `StagingError` for a secret that cannot be had."""
         folders = self._folders(record)
@@ -204,12 +206,14 @@ class SlurmRuntime:
         hidden = secrets.variables(self._around.secrets, spec)
         return rank_environment(record, spec, rank, where) | hidden
 
-    async def _address(self, record: Record) -> str:
+    async def _address(self, record: PlacementRecord) -> str:
         """Of rank 0, for the others."""
         first = min(record.slots, key=lambda slot: slot.rank)
         return HERE if len(record.slots) == 1 else await self.cluster.address(first.host)
 
-    def _contained(self, record: Record, spec: JobSpec, rank: int, folder: Folder) -> images.Contained | None:
+    def _contained(
+        self, record: PlacementRecord, spec: JobSpec, rank: int, folder: Folder
+    ) -> images.Contained | None:
         """A rank in the image that its job names; None: it names none."""
         if spec.image is msgspec.UNSET:
             return None
@@ -225,11 +229,11 @@ class SlurmRuntime:
             shm_mib=spec.resources.shm_mib,
         )
 
-    def find(self, record: Record, rank: int) -> None:
+    def find(self, record: PlacementRecord, rank: int) -> None:
         """Look at the gate, and at the marks behind it."""
         self._around.tasks.spawn(self._find(record, rank))
 
-    async def _find(self, record: Record, rank: int) -> None:
+    async def _find(self, record: PlacementRecord, rank: int) -> None:
         """Behind an open gate, marks tell. Before a shut one nothing has begun: it can be opened while the job waits there."""
         placement = record.entry.placement
         folder = self.folder(placement)
@@ -331,7 +335,9 @@ class SlurmRuntime:
 
     # Afterwards ----------------------------------------------------------------------------------------------------
 
-    async def enter(self, record: Record, spec: JobSpec, rank: int, request: Exec | Forward) -> Channel:
+    async def enter(
+        self, record: PlacementRecord, spec: JobSpec, rank: int, request: Exec | Forward
+    ) -> Channel:
         """By a step on its node, in the job that runs it."""
         user = users.other_user(self._settings, record)
         options = await self._step_options(record, spec, rank)
@@ -354,7 +360,7 @@ class SlurmRuntime:
         step = steps.open_step([*users.become(user), *words], self.cluster.commands.environment, request)
         return await steps.RelayChannel.made(step, request.port) if isinstance(request, Forward) else step
 
-    async def _step_options(self, record: Record, spec: JobSpec, rank: int) -> list[str]:
+    async def _step_options(self, record: PlacementRecord, spec: JobSpec, rank: int) -> list[str]:
         """Where the rank is, the job knows; which job that is, only the agent's own note may say."""
         folder = self.folder(record.entry.placement)
         there = {found: node for found, (_, node) in (await asyncio.to_thread(folder.marks)).nodes.items()}
@@ -366,7 +372,7 @@ class SlurmRuntime:
         ranks = list(there.values()).count(there[rank])
         return steps.options(intent.slurm_job, there[rank], spec.resources, ranks, shards)
 
-    async def usage(self, records: Sequence[Record], gpus: Mapping[int, Gpu]) -> Readings:
+    async def usage(self, records: Sequence[PlacementRecord], gpus: Mapping[int, Gpu]) -> Readings:
         """As the cluster gathers it, of each job as a whole."""
         del gpus
         jobs = {
@@ -381,18 +387,18 @@ class SlurmRuntime:
             if job in found
         }
 
-    async def finish_logs(self, record: Record) -> None:
+    async def finish_logs(self, record: PlacementRecord) -> None:
         """The ranks have written them; to open one is what makes a networked file system show its true length."""
         for slot in record.slots:
             log_file = self._around.log_file(record.entry.placement, slot.rank)
             with contextlib.suppress(FileNotFoundError):
                 await asyncio.to_thread(lambda file: opened(file.parents[1], file).close(), log_file)
 
-    async def push_last(self, record: Record, spec: JobSpec) -> str:
+    async def push_last(self, record: PlacementRecord, spec: JobSpec) -> str:
         """From the shared directory."""
         return await self._around.carrier.finish(load_of(record, spec), self.checkpoints(record))
 
-    async def pack_outputs(self, record: Record, spec: JobSpec, archive: Path) -> bool:
+    async def pack_outputs(self, record: PlacementRecord, spec: JobSpec, archive: Path) -> bool:
         """All ranks have worked in one directory."""
         if not spec.outputs or not record.ranks:
             return False
@@ -421,11 +427,11 @@ class SlurmRuntime:
     def _link(self, placement: str) -> Path:
         return self._around.spool.placements / placement
 
-    def _folders(self, record: Record) -> Folders:
+    def _folders(self, record: PlacementRecord) -> Folders:
         own = self.folder(record.entry.placement).path
         return Folders(self._settings.shared_dir / "inputs", own / "inputs", self.checkpoints(record))
 
-    def checkpoints(self, record: Record) -> Path:
+    def checkpoints(self, record: PlacementRecord) -> Path:
         """In the shared directory."""
         return self._settings.shared_dir / "checkpoints" / record.entry.job
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from federator.model.jobs import APART, ON_ONE_HOST, WHOLE_MILLI, Accelerators, Resources, cuts_of
 from federator_agent import images
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.local.confinement import exports
 from federator_agent.slurm.settings import Account
 
@@ -31,7 +31,7 @@ _MARGIN_S = GATE_S + 120.0
 """What Slurm's time limit allows for beyond the job's: the wait at the gate counts there, and the limit is only for when the agent is not."""
 
 
-class Target(NamedTuple):
+class SlurmPool(NamedTuple):
     """Where in the cluster a pool is, and what its nodes are like."""
 
     partition: str
@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
 
 def sbatch_options(
-    record: Record, need: Resources, target: Target, account: Account, together: str = ""
+    record: PlacementRecord, need: Resources, target: SlurmPool, account: Account, together: str = ""
 ) -> list[str]:
     """The options for a placement, without those of its files. Sizes are per rank; `together` says how ranks lie."""
     entry = record.entry
@@ -85,14 +85,14 @@ def sbatch_options(
     return options
 
 
-def shards_per_node(ranks: int, need: Resources, target: Target, together: str) -> int:
+def shards_per_node(ranks: int, need: Resources, target: SlurmPool, together: str) -> int:
     """How many to ask for. Slurm counts them by node, and all that a job has there are of one GPU: so ranks are apart, or all on one; 0: the pool has none."""
     if not need.gpus.count or not target.shards:
         return 0
     return cuts_of(need.gpus.each, target.cut_milli) * (ranks if together == ON_ONE_HOST else 1)
 
 
-def _time_limit(record: Record, target: Target) -> str:
+def _time_limit(record: PlacementRecord, target: SlurmPool) -> str:
     """In minutes. Never more than the partition takes: there the job's own limit comes first, or the person is told."""
     max_duration_s = record.entry.max_duration_s
     if max_duration_s is None:
@@ -103,7 +103,7 @@ def _time_limit(record: Record, target: Target) -> str:
     return str(max(1, math.floor(limit_s / 60)))
 
 
-def _share_mib(cpus: int, gpus: Accelerators, target: Target) -> int:
+def _share_mib(cpus: int, gpus: Accelerators, target: SlurmPool) -> int:
     """For a rank that names no memory: as much of a node's as it takes of its CPUs or GPUs. Slurm would give it all of the node's."""
     if target.default_memory or not target.node_cpus:
         return 0

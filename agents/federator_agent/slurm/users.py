@@ -6,17 +6,17 @@ from pathlib import Path
 
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.slurm.settings import SlurmSettings
 from federator_agent.staging_errors import StagingError, StagingRefused
 
 
-def other_user(settings: SlurmSettings, record: Record) -> str:
+def other_user(settings: SlurmSettings, record: PlacementRecord) -> str:
     """Who that is; empty: the agent's own user."""
     return settings.account(record.entry.whose).user
 
 
-def refuse_nobodys(settings: SlurmSettings, record: Record) -> None:
+def refuse_nobodys(settings: SlurmSettings, record: PlacementRecord) -> None:
     """Where the agent is root so that jobs can be others', it does not run what is nobody's. Raises `StagingRefused`."""
     if settings.maps and not other_user(settings, record):
         raise StagingRefused(
@@ -25,7 +25,7 @@ def refuse_nobodys(settings: SlurmSettings, record: Record) -> None:
         )
 
 
-def refuse_setup(settings: SlurmSettings, record: Record, spec: JobSpec) -> None:
+def refuse_setup(settings: SlurmSettings, record: PlacementRecord, spec: JobSpec) -> None:
     """A set-up runs beside the agent, as the agent's user, which is root where others are. Raises `StagingRefused`."""
     if spec.setup is not None and (user := other_user(settings, record)):
         raise StagingRefused(f"jobs of {record.entry.whose.shown} run as {user} here, without a set-up")
@@ -53,7 +53,7 @@ def _group(user: str) -> int:
         raise OSError(f"this host knows no user {user}") from None
 
 
-async def give(settings: SlurmSettings, record: Record, *paths: Path) -> None:
+async def give(settings: SlurmSettings, record: PlacementRecord, *paths: Path) -> None:
     """Make what lies there that user's. Raises `StagingError`."""
     user = other_user(settings, record)
     if not user:

@@ -34,7 +34,7 @@ class NotStarted(FederatorError):
     code = "not-started"
 
 
-class Federation:
+class DemoFederation:
     """The processes, and clients to talk to them. `speed`: how many seconds of the world's time pass in a real one."""
 
     def __init__(self, folder: Path, speed: float) -> None:

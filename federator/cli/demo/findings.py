@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from federator.cli.demo.federation import FEDERATION, Federation
+from federator.cli.demo.federation import FEDERATION, DemoFederation
 from federator.cli.demo.result import Check, JobResult, LeaseResult, Result, Survival, second_copies
 from federator.cli.demo.world import PROVIDER, provider_settings
 from federator.cli.phrases import usd
@@ -23,7 +23,7 @@ from federator_providers.local import provider as local_provider
 CENT = 0.005
 
 
-async def gather(federation: Federation, survival: Survival | None, began_s: float) -> Result:
+async def gather(federation: DemoFederation, survival: Survival | None, began_s: float) -> Result:
     """Everything that is known once all work has ended. `began_s` is on the monotonic clock."""
     overview = await federation.admin.overview()
     instances = {each.name: each for each in await _instances(federation)}
@@ -68,7 +68,7 @@ async def outputs_of(client: AsyncClient, job: str) -> list[str]:
         return sorted("/".join(file.parts[-2:]) for file in files)
 
 
-async def _instances(federation: Federation) -> list[Instance]:
+async def _instances(federation: DemoFederation) -> list[Instance]:
     """The provider's own list: what it believes to have rented to us, and its bill."""
     if not await asyncio.to_thread(federation.machines.exists):
         return []

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import Counter
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.processes import RunningRank
 from federator.cli.demo.result import Survival
 from federator.cli.demo.watch import Watch
@@ -20,7 +20,7 @@ DOWN_S = 4.0
 BACK_S = 30.0
 
 
-async def kill_and_restart(federation: Federation, watch: Watch) -> Survival:
+async def kill_and_restart(federation: DemoFederation, watch: Watch) -> Survival:
     """Do it, and say what was kept. The faults are in the answer, not raised."""
     before = await _jobs(federation)
     sites = {row.name for row in await federation.admin.sites() if row.status == "READY"}
@@ -59,12 +59,12 @@ async def kill_and_restart(federation: Federation, watch: Watch) -> Survival:
     return survival
 
 
-async def _jobs(federation: Federation) -> dict[str, Job]:
+async def _jobs(federation: DemoFederation) -> dict[str, Job]:
     """All records, by id."""
     return {row.id: (await federation.admin.job(row.id)).job async for row in federation.admin.all_jobs()}
 
 
-async def _watch_work(federation: Federation, watch: Watch, pid: int) -> set[RunningRank]:
+async def _watch_work(federation: DemoFederation, watch: Watch, pid: int) -> set[RunningRank]:
     """Show the work that goes on; the ranks that were alive at the end of the wait."""
     until = time.monotonic() + DOWN_S
     ranks = federation.processes.ranks()

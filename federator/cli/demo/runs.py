@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.processes import Processes
 from federator.cli.demo.report import heading, next_steps, own_command, show_checks, show_compared, show_end
 from federator.cli.demo.result import Check, write_result
@@ -73,7 +73,7 @@ def stop(folder: Path) -> int:
 
 
 async def _demonstrate(place: AttemptPlace, world: DemoWorld, json: Path | None, *, keep: bool) -> int:
-    federation = Federation(place.folder, SPEED)
+    federation = DemoFederation(place.folder, SPEED)
     out = console()
     try:
         with open_screen(out) as screen:

@@ -22,7 +22,7 @@ from federator.simulation.accounting import Figures, figures
 from federator.simulation.running import simulate
 from federator.simulation.schedulers import scheduler
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World as SimulatedWorld
+from federator.simulation.world import WorldSpec as SimulatedWorld
 from federator.simulation.world_files import from_yaml
 from federator.wire.fields import duration_s
 from federator.wire.jobfile import JobRequest, read_job

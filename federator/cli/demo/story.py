@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.findings import gather, outputs_of
 from federator.cli.demo.outage import kill_and_restart
 from federator.cli.demo.result import Check, JobResult, Result
@@ -37,7 +37,7 @@ class StoryResult(NamedTuple):
     now: float
 
 
-async def play(federation: Federation, world: DemoWorld, screen: Screen) -> StoryResult:
+async def play(federation: DemoFederation, world: DemoWorld, screen: Screen) -> StoryResult:
     """All of it, up to and including the findings. What has been started is the caller's to end."""
     began_s = time.monotonic()
     screen.say("starting a dispatcher and three sites, each a process of its own")
@@ -76,13 +76,13 @@ def worth_explaining(result: Result) -> list[JobResult]:
     return burst[:1] + stayed[:1]
 
 
-def _title(federation: Federation) -> str:
+def _title(federation: DemoFederation) -> str:
     return (
         f"Federator: 1 second is {federation.speed / 60:g} min here, GPUs and money are not real, the rest is"
     )
 
 
-async def _submit_all(federation: Federation, world: DemoWorld, watch: Watch, work: Path) -> None:
+async def _submit_all(federation: DemoFederation, world: DemoWorld, watch: Watch, work: Path) -> None:
     """Each job when its time has come, later ones not before the first ones run."""
     submitted = 0
     began_at = federation.clock.now()
@@ -97,7 +97,7 @@ async def _submit_all(federation: Federation, world: DemoWorld, watch: Watch, wo
     watch.say(f"{submitted} jobs are accepted")
 
 
-async def _submit(federation: Federation, watch: Watch, job: DemoJob, work: Path) -> int:
+async def _submit(federation: DemoFederation, watch: Watch, job: DemoJob, work: Path) -> int:
     """As its user does; how many jobs that made."""
     client = await federation.as_person(job.by)
     if "train.py" not in str(job.job.get("run", job.job.get("command"))):
@@ -127,7 +127,7 @@ def _all_returned(overview: Overview) -> bool:
     return all(lease.status in LEASE_ENDED for lease in overview.leases)
 
 
-async def _with_outputs(federation: Federation, result: Result) -> Result:
+async def _with_outputs(federation: DemoFederation, result: Result) -> Result:
     """The proof that results come home, also from a machine that is no more."""
     job = next(job for job in result.jobs if job.name == OUTPUTS_OF)
     files = await outputs_of(federation.admin, job.id) if job.status == JobStatus.SUCCEEDED else []

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from rich.text import Text
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.findings import gpu_hours
 from federator.cli.demo.report import heading
 from federator.cli.demo.result import write_result
@@ -114,7 +114,7 @@ def as_job_file(job: TraceJob, plan: TracePlan, began_at: float) -> Document:
 async def replay(folder: Path, plan: TracePlan, json: Path | None) -> int:
     """Run it; the exit code. What has been started is the caller's to end."""
     began_s = time.monotonic()
-    federation = Federation(folder, plan.speedup)
+    federation = DemoFederation(folder, plan.speedup)
     print(_announcement(plan), flush=True)
     try:
         with open_screen(console()) as screen:
@@ -145,7 +145,7 @@ def _announcement(plan: TracePlan) -> str:
     return f"{len(plan.jobs)} jobs submitted over {span}, as fast as {plan.speedup:g} times life: about {duration(plan.least_s + 5)}{longer}"
 
 
-async def _submit_all(federation: Federation, plan: TracePlan, watch: Watch, began_at: float) -> None:
+async def _submit_all(federation: DemoFederation, plan: TracePlan, watch: Watch, began_at: float) -> None:
     """Each at its own time."""
     user = await federation.as_person("trace")
     for number, job in enumerate(plan.jobs, 1):
@@ -161,7 +161,7 @@ async def _submit_all(federation: Federation, plan: TracePlan, watch: Watch, beg
         )
 
 
-async def _wait(plan: TracePlan, watch: Watch, began_at: float, federation: Federation) -> None:
+async def _wait(plan: TracePlan, watch: Watch, began_at: float, federation: DemoFederation) -> None:
     """Until everything has ended, saying how long that may take."""
 
     def ended(overview: Overview) -> bool:
@@ -174,7 +174,9 @@ async def _wait(plan: TracePlan, watch: Watch, began_at: float, federation: Fede
     await watch.until(ended, "all jobs of the trace have ended", within_s=within_s)
 
 
-async def _result(federation: Federation, plan: TracePlan, began_at: float, began_s: float) -> TraceResult:
+async def _result(
+    federation: DemoFederation, plan: TracePlan, began_at: float, began_s: float
+) -> TraceResult:
     rows = {row.name: row async for row in federation.admin.all_jobs()}
     hours = await gpu_hours(federation.admin)
     waits = [

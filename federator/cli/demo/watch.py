@@ -8,7 +8,7 @@ from typing import Self
 
 import msgspec
 
-from federator.cli.demo.federation import Federation, NotStarted
+from federator.cli.demo.federation import DemoFederation, NotStarted
 from federator.cli.demo.screen import Frame, Screen, moment
 from federator.cli.phrases import plain, usd
 from federator.client import AsyncClient
@@ -31,7 +31,7 @@ class TookTooLong(FederatorError):
 class Watch:
     """The present overview, the present phase, and the story so far. Runs between `__aenter__` and `__aexit__`."""
 
-    def __init__(self, federation: Federation, screen: Screen, title: str) -> None:
+    def __init__(self, federation: DemoFederation, screen: Screen, title: str) -> None:
         self.phase = ""
         self.outage = ""
         self.overview: Overview | None = None

@@ -8,14 +8,14 @@ are those of the commands.
 from federator.kernel.errors import Invalid
 from federator.simulation.schedulers.listing import Fifo, Threshold, listing
 from federator.simulation.schedulers.port import Scheduler, renting_never, to_its_home
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator.solving.frames import STAGES
 from federator.solving.inline import InlineSolver
 
 __all__ = ["SCHEDULERS", "Scheduler", "scheduler"]
 
 
-def _production(seed: int, world: World) -> InlineSolver:
+def _production(seed: int, world: WorldSpec) -> InlineSolver:
     del seed, world
     return InlineSolver()
 

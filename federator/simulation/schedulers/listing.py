@@ -23,7 +23,7 @@ from federator.planning.scheduling.list_schedule import Booking
 from federator.planning.scheduling.objective import Evaluator, Scored
 from federator.planning.world.problem import World
 from federator.simulation.schedulers.port import Alter, Bind, Scheduler, listed, opens, renting_by_itself
-from federator.simulation.world import World as Setting
+from federator.simulation.world import WorldSpec as Setting
 
 MOST_LOOKS = 1000
 """Jobs that could start which one turn looks at."""

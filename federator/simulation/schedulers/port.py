@@ -9,11 +9,11 @@ from federator.kernel.errors import Invalid
 from federator.model.rules import BurstMode, Effect, Filter, Rule
 from federator.ports import Solver
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 
 Rules = tuple[Rule, ...]
 Alter = Callable[[Rules], Rules]
-Bind = Callable[[TraceJob, World, int], tuple[str, ...]]
+Bind = Callable[[TraceJob, WorldSpec, int], tuple[str, ...]]
 """Of a job, in a world, with a seed."""
 
 
@@ -22,7 +22,7 @@ class Scheduler:
     """One way to decide. `solver` is made anew for each run, with its seed and the world as it is given."""
 
     name: str
-    solver: Callable[[int, World], Solver]
+    solver: Callable[[int, WorldSpec], Solver]
     stages: tuple[str, ...] = ("list",)
     ours: bool = False
     """Whether the dispatcher's own short cuts are taken: the fast path, and a window on long lines, which is chosen by its own order."""
@@ -32,11 +32,11 @@ class Scheduler:
     """Turns the policies' rules into those it is to obey."""
     bind: Bind | None = None
     """The sites that a job is bound to when it is submitted."""
-    change: Callable[[World], World] | None = None
+    change: Callable[[WorldSpec], WorldSpec] | None = None
     """What is different in its world."""
 
 
-def listed(world: World) -> tuple[str, ...]:
+def listed(world: WorldSpec) -> tuple[str, ...]:
     """All sites in the order in which the world lists them; then the clouds."""
     return tuple(dict.fromkeys([*(site.name for site in world.sites), *world.cloud_sites.values()]))
 
@@ -53,7 +53,7 @@ def renting_never(rules: Rules) -> Rules:
     return tuple(rule for rule in rules if not opens(rule))
 
 
-def to_its_home(job: TraceJob, world: World, seed: int) -> tuple[str, ...]:
+def to_its_home(job: TraceJob, world: WorldSpec, seed: int) -> tuple[str, ...]:
     """Its owner's site. Raises `Invalid` for a job that has none."""
     del seed
     if job.home not in {site.name for site in world.sites}:

@@ -31,7 +31,7 @@ from federator_providers.aws.settings import AwsConfiguration
 from federator_providers.boot import boot_script
 from federator_providers.ended import EndedMachines
 from federator_providers.stocks import as_left, take_one
-from federator_providers.zones import Refusal, Zones
+from federator_providers.zones import CloudRefusal, Zones
 
 PAGE_SIZE = 500
 UNLISTED_S = 5.0
@@ -122,7 +122,7 @@ class AwsProvider:
         self._zones.unsure[request.name] = zone
         try:
             answer = await self.ec2.call("run_instances", **arguments)
-        except Refusal as refusal:
+        except CloudRefusal as refusal:
             if refusal.code == MISMATCH:  # an earlier request, with another join token, has got there
                 raise Unavailable(
                     f"{request.name} has been asked for in {zone} before, and is not listed yet",

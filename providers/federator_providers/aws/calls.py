@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, TooMany, Unavailable
 from federator_providers.aws.settings import AwsSettings
-from federator_providers.zones import Refusal
+from federator_providers.zones import CloudRefusal
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class Api:
         region = given.region if given.region in PRICING_REGIONS else PRICING_REGIONS[0]
         return {"region_name": region, "endpoint_url": given.pricing_endpoint_url or None}
 
-    def _situation(self, operation: str, error: BotoCoreError | ClientError) -> FederatorError | Refusal:
+    def _situation(self, operation: str, error: BotoCoreError | ClientError) -> FederatorError | CloudRefusal:
         """What went wrong, in our words. Of refused credentials the code alone is told: EC2's text may repeat what was signed."""
         what = f"provider {self._provider}: {operation}"
         if isinstance(error, NoCredentialsError | ProfileNotFound):
@@ -140,7 +140,7 @@ class Api:
         code = str(error.response.get("Error", {}).get("Code", ""))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if code in SOLD_OUT or code == MISMATCH:
-            return Refusal(code)
+            return CloudRefusal(code)
         if code in THROTTLED:
             return TooMany(f"{what}: {code}", retry_after_s=THROTTLED_S)
         if code in REFUSED:

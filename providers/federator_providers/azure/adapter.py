@@ -26,7 +26,7 @@ from federator_providers.azure.settings import AzureConfiguration
 from federator_providers.ended import EndedMachines
 from federator_providers.rest import FAULT_S
 from federator_providers.stocks import as_left, take_one
-from federator_providers.zones import Refusal, Zones
+from federator_providers.zones import CloudRefusal, Zones
 
 LOOKS, LOOK_EVERY_S = 5, 2.0
 """How often a launch is looked at until Azure has found room for it or has not; it goes on without us after that, and a listing shows what became of it."""
@@ -97,7 +97,7 @@ class AzureProvider:
         try:
             answer = await self._api.call("PUT", request.name, body)
             await self._settle(answer.headers.get("Azure-AsyncOperation", ""))
-        except Refusal as refusal:
+        except CloudRefusal as refusal:
             if refusal.code != EXISTS:
                 await self._away(request.name)
                 raise
@@ -154,7 +154,7 @@ class AzureProvider:
         self._ending.add(name)
         try:
             await self._api.call("DELETE", name, forceDeletion="true")
-        except Refusal as refusal:
+        except CloudRefusal as refusal:
             self._api.refuse_unless_gone(refusal, name)
 
     def _bury(self, machine: Any) -> None:

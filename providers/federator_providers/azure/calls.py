@@ -12,7 +12,7 @@ from federator.kernel.clock import Clock
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, TooMany, Unavailable
 from federator_providers.azure.settings import AzureSettings
 from federator_providers.rest import FAULT_S, Answer, Rest
-from federator_providers.zones import Refusal
+from federator_providers.zones import CloudRefusal
 
 RESOURCE = "https://management.azure.com"
 """What tokens are for, wherever the API is."""
@@ -66,11 +66,11 @@ class Api:
         """The machine of that name, or None."""
         try:
             return (await self.call("GET", name)).body
-        except Refusal as refusal:
+        except CloudRefusal as refusal:
             self.refuse_unless_gone(refusal, name)
             return None
 
-    def refuse_unless_gone(self, refusal: Refusal, name: str) -> None:
+    def refuse_unless_gone(self, refusal: CloudRefusal, name: str) -> None:
         """Only a machine that Azure does not know is gone: with any other answer it may run and cost. Raises `Unavailable` for these."""
         if refusal.code != NOT_FOUND:
             raise Unavailable(self._what(f"{name}: {refusal.code}"), retry_after_s=FAULT_S) from None
@@ -91,7 +91,7 @@ class Api:
         """Whether the operation at that address is over, or forgotten. Raises what it has ended with, if that was an error."""
         try:
             answer = await self._ask("GET", self._ours(operation), None, {}, {})
-        except Refusal as refusal:
+        except CloudRefusal as refusal:
             self.refuse_unless_gone(refusal, "operation")
             return True  # of the machine its own address tells
         status = answer.body.get("status", "")
@@ -165,18 +165,18 @@ class Api:
     def _what(self, path: str) -> str:
         return f"provider {self._provider}: {path}"
 
-    def _situation(self, path: str, answer: Answer) -> FederatorError | Refusal:
+    def _situation(self, path: str, answer: Answer) -> FederatorError | CloudRefusal:
         """What went wrong, in our words. Azure's text is told unless it may repeat user data, where the join token is."""
         error = answer.body.get("error")
         error = error if isinstance(error, dict) else {}
         code, said = str(error.get("code") or answer.status), str(error.get("message", ""))
         what = f"{self._what(path)}: {code}"
         if code == "OperationNotAllowed" and "quota" in said.lower():
-            return Refusal("QuotaExceeded")
+            return CloudRefusal("QuotaExceeded")
         if answer.status == 412:
-            return Refusal(EXISTS)
+            return CloudRefusal(EXISTS)
         if code in SOLD_OUT or code == NOT_FOUND:
-            return Refusal(code)
+            return CloudRefusal(code)
         if answer.status == 401:
             self._token = ""  # the next call signs in anew
         if answer.status == 429:

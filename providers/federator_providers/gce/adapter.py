@@ -33,7 +33,7 @@ from federator_providers.gce.quotas import Quotas
 from federator_providers.gce.settings import GceConfiguration
 from federator_providers.rest import FAULT_S
 from federator_providers.stocks import take_one
-from federator_providers.zones import Refusal, Zones
+from federator_providers.zones import CloudRefusal, Zones
 
 PAGE_SIZE = "500"
 FIELDS = "name,id,zone,status,description,labels,creationTimestamp,lastStopTimestamp,scheduling"
@@ -110,7 +110,7 @@ class GceProvider:
             if operation["status"] != "DONE":
                 operation = await self._api.call("POST", f"zones/{zone}/operations/{operation['name']}/wait")
             self._api.refuse_failed(operation)
-        except Refusal as refusal:
+        except CloudRefusal as refusal:
             if refusal.code != EXISTS:
                 self._zones.unsure.pop(request.name, None)
                 raise
@@ -178,7 +178,7 @@ class GceProvider:
                 return
         try:
             operation = await self._api.call("DELETE", f"zones/{zone}/instances/{name}")
-        except Refusal:  # it is gone
+        except CloudRefusal:  # it is gone
             return
         self._ending[key] = operation["name"]
 

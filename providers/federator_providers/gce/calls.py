@@ -16,7 +16,7 @@ from google.auth.transport.requests import Request
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, TooMany, Unavailable
 from federator_providers.gce.settings import GceSettings
 from federator_providers.rest import FAULT_S, Rest
-from federator_providers.zones import Refusal
+from federator_providers.zones import CloudRefusal
 
 SCOPE = "https://www.googleapis.com/auth/compute"
 QUOTA = frozenset({"quotaExceeded", "QUOTA_EXCEEDED"})
@@ -64,7 +64,7 @@ class Api:
         """What is at that path, or None."""
         try:
             return await self.call("GET", path)
-        except Refusal:
+        except CloudRefusal:
             return None
 
     async def pages(self, path: str, **parameters: str) -> list[Any]:
@@ -121,7 +121,7 @@ class Api:
     def _what(self, path: str) -> str:
         return f"provider {self._provider}: {path}"
 
-    def _situation(self, path: str, status: int, error: dict[str, Any]) -> FederatorError | Refusal:
+    def _situation(self, path: str, status: int, error: dict[str, Any]) -> FederatorError | CloudRefusal:
         """What went wrong, in our words. Google's text is told unless it may repeat metadata, where the join token is."""
         reasons = [str(each.get("reason", "")) for each in error.get("errors", ())]
         code, said = (reasons or [""])[0] or str(status), str(error.get("message", ""))
@@ -131,7 +131,7 @@ class Api:
         if status == 401:
             self._credentials = None  # the next call signs in anew
         if code in SOLD_OUT or code == EXISTS:
-            return Refusal(code)
+            return CloudRefusal(code)
         if code in THROTTLED or status == 429:
             return TooMany(what, retry_after_s=THROTTLED_S)
         if code in NOT_READY or status >= 500:

@@ -33,7 +33,7 @@ _REQUESTS = uuid.UUID("5f1f0d0c-6a52-4d0b-9a4e-2f6d0f1b7c11")
 log = logging.getLogger(__name__)
 
 
-class Record(msgspec.Struct, frozen=True):
+class InstanceRecord(msgspec.Struct, frozen=True):
     """What an instance's description says."""
 
     federation: str
@@ -52,7 +52,9 @@ def to_insert(request: LaunchRequest, settings: GceSettings, zone: str, usd_h: f
     if not NAMES.fullmatch(request.name):
         remedy = "use up to 63 lower-case letters, digits and '-', a letter first"
         raise Invalid(f"{request.name!r} cannot name an instance", field="name", remedy=remedy)
-    record = msgspec.json.encode(Record(request.federation, request.offer.name, usd_h, request.tags)).decode()
+    record = msgspec.json.encode(
+        InstanceRecord(request.federation, request.offer.name, usd_h, request.tags)
+    ).decode()
     if len(record) > LONGEST_RECORD:
         raise Invalid(f"come to over {LONGEST_RECORD} characters", field="tags", remedy="shorten them")
     machine_type, _, attached = request.offer.instance_type.partition("+")
@@ -96,10 +98,10 @@ def _label(federation: str) -> str:
     return hashlib.sha256(federation.encode()).hexdigest()[:32]
 
 
-def record_of(machine: Any) -> Record | None:
+def record_of(machine: Any) -> InstanceRecord | None:
     """What its description says; None, with a warning, where somebody has changed that."""
     try:
-        return read(machine.get("description", ""), Record)
+        return read(machine.get("description", ""), InstanceRecord)
     except msgspec.MsgspecError:
         log.warning("instance %s has the label %s and no description of ours", machine["name"], LABEL)
         return None
@@ -137,7 +139,7 @@ def instance(
     billed: bool = True,
 ) -> Instance:
     """In our words. `reclaim_at`: of a notice that was seen. `ended_at`: of a machine that is gone."""
-    record, begun_at = read(machine["description"], Record), launched_at(machine)
+    record, begun_at = read(machine["description"], InstanceRecord), launched_at(machine)
     if ended_at is None and not alive(machine):
         stopped = machine.get("lastStopTimestamp")
         ended_at = parse_instant(stopped) if stopped else now

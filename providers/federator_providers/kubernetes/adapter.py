@@ -21,7 +21,7 @@ from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator_providers.ended import KEEP_ENDED_S, EndedMachines
 from federator_providers.kubernetes.pods import (
     RENTED,
-    Record,
+    PodRecord,
     has_node,
     instance,
     launched_at,
@@ -203,7 +203,7 @@ class KubernetesProvider:
         live = Counter(record.offer for record in records if record)
         return pods, {offer.name: offer for offer in as_left(self._offers.values(), live)}
 
-    async def _give_up(self, pod: Pod, record: Record) -> None:
+    async def _give_up(self, pod: Pod, record: PodRecord) -> None:
         """End a pod without a node, and remember why it has none."""
         name, now = pod.metadata.name, self._clock.now()
         why = await self._why_no_node(pod)
@@ -244,13 +244,13 @@ class KubernetesProvider:
         except TimeoutError:
             raise Unavailable("the API server does not answer", retry_after_s=FAULT_S) from None
 
-    def _instance(self, pod: Pod, record: Record) -> Instance:
+    def _instance(self, pod: Pod, record: PodRecord) -> Instance:
         """What it is now. The first that is heard of its end stays."""
         made = instance(pod, record, self._clock.now(), asked=pod.metadata.name in self._ending)
         return made if made.ended_at is None else self._ended.remember(made)
 
 
-def _waits_in_vain(pod: Pod, record: Record, now: float) -> bool:
+def _waits_in_vain(pod: Pod, record: PodRecord, now: float) -> bool:
     """Whether it has no node after twice the time in which it should run."""
     if pod.over or has_node(pod) or pod.metadata.deletion_timestamp:
         return False

@@ -28,7 +28,7 @@ _HOME, _USER_DATA = "/var/lib/federator-agent", "/etc/federator-rented"
 _WAITS = ["/bin/sh", "-c", "sleep 86400"]
 
 
-class Record(msgspec.Struct, frozen=True):
+class PodRecord(msgspec.Struct, frozen=True):
     """What a machine was rented as."""
 
     federation: str
@@ -47,7 +47,7 @@ def to_create(request: LaunchRequest, configuration: KubernetesConfiguration) ->
         remedy = "use up to 63 small letters, digits and '-', at both ends no '-'"
         raise Invalid(f"{request.name!r} cannot name a pod", field="name", remedy=remedy)
     given, offer = configuration.given, request.offer
-    record = Record(
+    record = PodRecord(
         request.federation,
         offer.name,
         offer.price_usd_h,
@@ -121,10 +121,10 @@ def secret_of(pod: Pod, user_data: str) -> dict[str, Any]:
     }
 
 
-def record_of(pod: Pod) -> Record | None:
+def record_of(pod: Pod) -> PodRecord | None:
     """What it was rented as; None: it is none of ours."""
     try:
-        return read(pod.metadata.annotations.get(RENTED, ""), Record)
+        return read(pod.metadata.annotations.get(RENTED, ""), PodRecord)
     except msgspec.MsgspecError:
         return None
 
@@ -141,7 +141,7 @@ def launched_at(pod: Pod) -> float:
 
 def instance(
     pod: Pod,
-    record: Record,
+    record: PodRecord,
     now: float,
     ended_at: float | None = None,
     *,

@@ -18,7 +18,7 @@ TAG = "FEDERATOR_INSTANCE_DIR"
 """Environment variable, with the folder's path, that every process of an instance starts with."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class LaunchRecord(msgspec.Struct, frozen=True):
     """What is known at launch. Times `_at` are the federation's; `boot_real_s` is for the sleeper on this host."""
 
     name: str
@@ -53,7 +53,7 @@ class InstanceFolder:
         self.home = path / "home"
 
     @classmethod
-    def create(cls, state_dir: Path, record: Record, request: LaunchRequest) -> None:
+    def create(cls, state_dir: Path, record: LaunchRecord, request: LaunchRequest) -> None:
         """Make the folder, whole and durable. The caller holds the state folder's lock and has seen that the name is free."""
         for left in state_dir.glob(".draft-*"):  # of a launcher that died; the caller is the only one now
             cls(left).delete()
@@ -68,9 +68,9 @@ class InstanceFolder:
         draft.rename(state_dir / record.name)
         _sync(state_dir)
 
-    def record(self) -> Record:
+    def record(self) -> LaunchRecord:
         """What was asked for."""
-        return msgspec.json.decode(self.record_file.read_bytes(), type=Record)
+        return msgspec.json.decode(self.record_file.read_bytes(), type=LaunchRecord)
 
     def is_on(self) -> bool:
         """Whether any process of the machine itself lives: it holds the lock."""

@@ -21,7 +21,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from federator_providers.local.folder import InstanceFolder, Record, try_lock
+from federator_providers.local.folder import InstanceFolder, LaunchRecord, try_lock
 from federator_providers.local.processes import become_subreaper, kill_descendants, reap
 
 TICK_S = 0.25
@@ -103,7 +103,7 @@ def _chassis_gone(lifeline: int, within_s: float) -> bool:
     return bool(select.select([lifeline], [], [], within_s)[0])
 
 
-def _run(folder: InstanceFolder, record: Record) -> subprocess.Popen[bytes]:
+def _run(folder: InstanceFolder, record: LaunchRecord) -> subprocess.Popen[bytes]:
     """Start the command, in a session of its own."""
     blanks = {
         "{name}": record.name,

@@ -23,7 +23,7 @@ from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NoCapacity, NotFound, Unavailable
 from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
 from federator_providers.billing import bill_usd
-from federator_providers.local.folder import TAG, InstanceFolder, Record
+from federator_providers.local.folder import TAG, InstanceFolder, LaunchRecord
 from federator_providers.local.market import LaunchFate, next_fate, sold_out
 from federator_providers.local.processes import kill_tagged
 from federator_providers.local.settings import LocalConfiguration, read_settings
@@ -99,7 +99,7 @@ class LocalProvider:
         fate = self._fate(offer)
         if fate.refused or offer.name in sold_out(self._configuration.state_dir):
             raise NoCapacity(f"{offer.name} is sold out", retry_after_s=60.0)
-        record = Record(
+        record = LaunchRecord(
             name=request.name,
             offer=offer,
             federation=request.federation,
@@ -155,7 +155,7 @@ class LocalProvider:
         with contextlib.suppress(FileNotFoundError):
             folder.terminate_file.touch()
 
-    def _instance(self, folder: InstanceFolder, record: Record) -> Instance:
+    def _instance(self, folder: InstanceFolder, record: LaunchRecord) -> Instance:
         status = self._settle(folder, record)
         ended_at = folder.ended_at()
         end_at = self._clock.now() if ended_at is None else ended_at
@@ -170,14 +170,14 @@ class LocalProvider:
             reclaim_at=self._reclaim_at(folder, record),
         )
 
-    def _reclaim_at(self, folder: InstanceFolder, record: Record) -> float | None:
+    def _reclaim_at(self, folder: InstanceFolder, record: LaunchRecord) -> float | None:
         try:
             given_at = self._federation_time(folder.interrupt_file.stat().st_mtime)
         except FileNotFoundError:
             return None
         return given_at + record.notice_s
 
-    def _settle(self, folder: InstanceFolder, record: Record) -> InstanceStatus:
+    def _settle(self, folder: InstanceFolder, record: LaunchRecord) -> InstanceStatus:
         """The status, after finishing what a dead machine left undone."""
         if folder.ended_at() is not None:
             return InstanceStatus.ENDED
@@ -214,7 +214,7 @@ class LocalProvider:
             if self._settle(folder, record) != InstanceStatus.ENDED
         )
 
-    def _folders(self) -> Iterator[tuple[InstanceFolder, Record]]:
+    def _folders(self) -> Iterator[tuple[InstanceFolder, LaunchRecord]]:
         if not self._configuration.state_dir.is_dir():
             return
         for path in sorted(self._configuration.state_dir.iterdir()):

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client.jobs import JobFilter
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
@@ -69,7 +69,7 @@ async def run(bench: Bench) -> list[Figure]:
     return figures
 
 
-async def _fill(bench: Bench, world: Federation, arrays: int, singles: int) -> int:
+async def _fill(bench: Bench, world: DemoFederation, arrays: int, singles: int) -> int:
     """Submit them; how many tasks the arrays have in all."""
     size = bench.many(TASKS)
     people = [await world.as_person(name) for name in ("ada", "bob", "cleo")]
@@ -89,7 +89,7 @@ async def _fill(bench: Bench, world: Federation, arrays: int, singles: int) -> i
     return arrays * size
 
 
-async def _ask(bench: Bench, world: Federation) -> list[Figure]:
+async def _ask(bench: Bench, world: DemoFederation) -> list[Figure]:
     """How long answers take while everything waits."""
     newest = (await world.admin.jobs(JobFilter(), limit=100)).jobs
     array = (await world.admin.jobs(JobFilter(name="sweep-0"), limit=50)).jobs
@@ -117,14 +117,14 @@ async def _ask(bench: Bench, world: Federation) -> list[Figure]:
     return figures
 
 
-async def _times(world: Federation, path: str, count: int) -> list[float]:
+async def _times(world: DemoFederation, path: str, count: int) -> list[float]:
     """Seconds that each of so many answers takes, one after another."""
     return await send_all(
         world.server, [request_bytes("GET", world.server, path, world.admin_token)] * count, 1
     )
 
 
-async def _work_beside(bench: Bench, world: Federation) -> list[Figure]:
+async def _work_beside(bench: Bench, world: DemoFederation) -> list[Figure]:
     """Turns and starts while the queue is full."""
     while not (await world.admin.jobs(JobFilter(status="RUNNING"), limit=1)).total:
         await asyncio.sleep(0.1)
@@ -148,7 +148,7 @@ async def _work_beside(bench: Bench, world: Federation) -> list[Figure]:
     ]
 
 
-async def _keep_asking(world: Federation, took_s: list[float]) -> None:
+async def _keep_asking(world: DemoFederation, took_s: list[float]) -> None:
     """List the first page again and again, until cancelled."""
     while True:
         took_s += await _times(world, "/v1/jobs", 1)

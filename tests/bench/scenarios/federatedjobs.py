@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client.jobs import JobFilter
 from federator.kube.api import Api, decoded
 from federator.operator.definition import definition
@@ -54,7 +54,9 @@ async def run(bench: Bench) -> list[Figure]:
             await api.close()
 
 
-async def _through(bench: Bench, world: Federation, api: Api, kubeconfig: str, count: int) -> list[Figure]:
+async def _through(
+    bench: Bench, world: DemoFederation, api: Api, kubeconfig: str, count: int
+) -> list[Figure]:
     """The same with the operator."""
     token = bench.folder / "token"
     token.write_text((await world.admin.create_token(TokenRequest(name="ada", role="user"))).secret)
@@ -108,7 +110,7 @@ async def _reached(counted: Callable[[], Awaitable[int]], count: int) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _at_dispatcher(world: Federation) -> int:
+async def _at_dispatcher(world: DemoFederation) -> int:
     return len([row async for row in world.admin.all_jobs(JobFilter())])
 
 

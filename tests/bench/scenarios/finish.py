@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.client.jobs import JobFilter
 from tests.bench.figures import Figure
 from tests.bench.harness import Bench
@@ -45,7 +45,7 @@ async def run(bench: Bench) -> list[Figure]:
     ]
 
 
-async def through(world: Federation, count: int, name: str) -> None:
+async def through(world: DemoFederation, count: int, name: str) -> None:
     """Submit them, and return when all have succeeded. Nothing else may succeed meanwhile."""
     lines = b"".join(json.dumps({"command": ["true"], "name": name}).encode() + b"\n" for _ in range(count))
     batch = request_bytes("POST", world.server, "/v1/jobs", world.admin_token, lines, "application/x-ndjson")
@@ -61,5 +61,5 @@ async def through(world: Federation, count: int, name: str) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _total(world: Federation, status: str) -> int:
+async def _total(world: DemoFederation, status: str) -> int:
     return (await world.admin.jobs(JobFilter(status=status), limit=1)).total

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from tests.bench.attacks import ITEMS, LIMIT_S
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
@@ -41,7 +41,7 @@ async def run(bench: Bench) -> list[Figure]:
     return figures
 
 
-async def _while_attacked(item: str, world: Federation, least: int, longest_s: float) -> list[float]:
+async def _while_attacked(item: str, world: DemoFederation, least: int, longest_s: float) -> list[float]:
     admin = {"Authorization": f"Bearer {world.admin_token}"}
     timeout = aiohttp.ClientTimeout(LONGEST_S)
     async with aiohttp.ClientSession(world.server, timeout=timeout) as http:

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
 from tests.bench.measuring import median, percentile
@@ -53,7 +53,7 @@ async def run(bench: Bench) -> list[Figure]:
     ]
 
 
-async def _commands(bench: Bench, world: Federation) -> list[float]:
+async def _commands(bench: Bench, world: DemoFederation) -> list[float]:
     """Milliseconds that `federator submit` takes as a whole, from the start of its program to its end."""
     file = bench.folder / "job.yaml"
     file.write_text("run: 'true'\n")

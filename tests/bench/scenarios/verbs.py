@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
 from tests.bench.measuring import median
@@ -66,7 +66,7 @@ async def run(bench: Bench) -> list[Figure]:
     return figures
 
 
-def _timed(bench: Bench, world: Federation, words: tuple[str, ...]) -> tuple[float, float]:
+def _timed(bench: Bench, world: DemoFederation, words: tuple[str, ...]) -> tuple[float, float]:
     """How long a program takes, and the processor's time for it, in seconds."""
     environment = world.processes.environment | {
         "FEDERATOR_SERVER": world.server,

@@ -24,7 +24,7 @@ from federator.wire.tunnel import (
     Size,
 )
 from federator_agent.core import events as ev
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.runtime import Channel
 from federator_agent.slurm.settings import Account
 from tests.contract.runtimes import factories_slurm
@@ -47,13 +47,15 @@ until netstat -ltn | grep -q :4711; do sleep 0.1; done
 echo port 4711 is open; wait"""
 
 
-async def running(world: RuntimeWorld, run: str = HOLD, said: str = "it runs", **fields: Any) -> Record:
+async def running(
+    world: RuntimeWorld, run: str = HOLD, said: str = "it runs", **fields: Any
+) -> PlacementRecord:
     record = await world.run(world.spec(run, **fields))
     await world.has_written(record, said)
     return record
 
 
-async def entered(world: RuntimeWorld, record: Record, *command: str, **fields: Any) -> Channel:
+async def entered(world: RuntimeWorld, record: PlacementRecord, *command: str, **fields: Any) -> Channel:
     return await world.runtime.enter(record, world.spec(HOLD), 0, Exec(command, **fields))
 
 
@@ -71,7 +73,9 @@ async def heard(channel: Channel, until_said: bytes = b"") -> tuple[dict[int, by
     return said, end.exit_code
 
 
-async def done(world: RuntimeWorld, record: Record, script: str, given: bytes = b"") -> tuple[str, str, int]:
+async def done(
+    world: RuntimeWorld, record: PlacementRecord, script: str, given: bytes = b""
+) -> tuple[str, str, int]:
     """Run a script to its end: output, errors, exit code."""
     channel = await entered(world, record, "/bin/sh", "-c", script)
     try:
@@ -85,7 +89,7 @@ async def done(world: RuntimeWorld, record: Record, script: str, given: bytes = 
     return said[STDOUT].decode(), said[STDERR].decode(), code
 
 
-async def stop(world: RuntimeWorld, record: Record) -> None:
+async def stop(world: RuntimeWorld, record: PlacementRecord) -> None:
     world.runtime.signal(record.entry.placement, record.entry.ranks, "KILL")
     await world.over(record)
 
@@ -219,7 +223,7 @@ async def test_a_port_of_the_job_is_reached_and_one_where_nobody_listens_is_not(
     assert world.count(ev.RankEnded, record) == 1
 
 
-async def refusal(world: RuntimeWorld, record: Record, port: int) -> str:
+async def refusal(world: RuntimeWorld, record: PlacementRecord, port: int) -> str:
     """How a connection to a port is refused: before it stands, or as its end."""
     try:
         channel = await world.runtime.enter(record, world.spec(HOLD), 0, Forward(port))

@@ -9,7 +9,7 @@ import pytest
 
 from federator.wire import tunnel
 from federator.wire.tunnel import STDIN, STDOUT, Exec, Forward, Size
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.images import Engine, Images, Pull
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.runtime import Channel, Runtime, Surroundings
@@ -41,7 +41,7 @@ async def world(tmp_path: Path, podman: Podman) -> AsyncIterator[RuntimeWorld]:
     await made.close()
 
 
-async def entered(world: RuntimeWorld, record: Record, *command: str, tty: bool = False) -> Channel:
+async def entered(world: RuntimeWorld, record: PlacementRecord, *command: str, tty: bool = False) -> Channel:
     request = Exec(command, tty=tty, term="vt100" if tty else "", size=Size(120, 40))
     return await world.runtime.enter(record, world.spec(HOLD, image=IMAGE), 0, request)
 

@@ -13,7 +13,7 @@ from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import HostPool, Lending, Seen, Slot, free_seen, seat_together
 from federator_agent.core.lent_capacity import Site as Owner
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.staging_errors import StagingRefused
 from tests.contract.runtimes import factories_kube, factories_slurm
 from tests.contract.runtimes.world import RuntimeWorld
@@ -64,7 +64,7 @@ def parts_in(seen: Seen, pool: HostPool) -> int:
     return sum(host.share_milli // pool.cut_milli for host in seen.hosts[pool.name])
 
 
-async def seated(cut: Cut, spec: JobSpec, free: int | None = None) -> Record:
+async def seated(cut: Cut, spec: JobSpec, free: int | None = None) -> PlacementRecord:
     """A placement of it, on a part that the agent's core has found free."""
     seen, pool = await pool_of(cut, free)
     assert not pool.suits(spec.resources)
@@ -73,9 +73,9 @@ async def seated(cut: Cut, spec: JobSpec, free: int | None = None) -> Record:
     return record_on(cut, spec, slots)
 
 
-def record_on(cut: Cut, spec: JobSpec, slots: tuple[Slot, ...]) -> Record:
+def record_on(cut: Cut, spec: JobSpec, slots: tuple[Slot, ...]) -> PlacementRecord:
     made = cut.world.record(spec, pool=cut.pool)
-    record = Record(entry=made.entry, slots=slots)
+    record = PlacementRecord(entry=made.entry, slots=slots)
     cut.world.records[made.entry.placement] = record
     return record
 

@@ -17,7 +17,7 @@ from federator.wire.link import OutputArchive
 from federator_agent.bulk import Bulk
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import RankState, Record
+from federator_agent.core.state import PlacementRecord, RankState
 from federator_agent.data.allowed import Allowed
 from federator_agent.data.carrier import Carrier
 from federator_agent.runtime import Prepared, Runtime, Surroundings, Tasks
@@ -90,7 +90,7 @@ class RuntimeWorld:
         self.spool = Spool(folder / "state")
         self._tasks = Tasks()
         self.runtime: Runtime
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, PlacementRecord] = {}
         self.allowed: tuple[Allowed, ...] | None = None
         """Which data its next life moves,"""
         self.networks: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class RuntimeWorld:
         resources = Resources(cpus_milli=10)
         return JobSpec(**{"name": "job", "run": run, "resources": resources, **fields})
 
-    def record(self, spec: JobSpec, **fields: Any) -> Record:
+    def record(self, spec: JobSpec, **fields: Any) -> PlacementRecord:
         """A placement of it, as the core would have it when it is staged."""
         placement = self._ids.new("plc")
         entry = DesiredEntry(
@@ -161,23 +161,23 @@ class RuntimeWorld:
         slots = tuple(
             Slot(rank, entry.pool, "?", gpus, need.cpus_milli, need.memory_mib) for rank in entry.ranks
         )
-        record = Record(entry=entry, slots=slots)
+        record = PlacementRecord(entry=entry, slots=slots)
         self.placements.append(placement)
         self.records[placement] = record
         return record
 
-    async def prepare(self, record: Record, spec: JobSpec) -> Prepared:
+    async def prepare(self, record: PlacementRecord, spec: JobSpec) -> Prepared:
         """Bring it to its gate."""
         placement = record.entry.placement
         return await self.runtime.prepare(record, spec, lambda: self.setups.append(placement))
 
-    async def run(self, spec: JobSpec, **fields: Any) -> Record:
+    async def run(self, spec: JobSpec, **fields: Any) -> PlacementRecord:
         """Prepare and start all of it; return when it has begun."""
         record = self.record(spec, **fields)
         prepared = await self.prepare(record, spec)
         return await self.start(record, spec, prepared)
 
-    async def start(self, record: Record, spec: JobSpec, prepared: Prepared) -> Record:
+    async def start(self, record: PlacementRecord, spec: JobSpec, prepared: Prepared) -> PlacementRecord:
         """Write down that it runs, and open its gate."""
         record = self.intend(record, prepared)
         self.runtime.start(record, spec, record.entry.ranks)
@@ -185,21 +185,21 @@ class RuntimeWorld:
             await self.wait_for(ev.RankStarted, record, rank)
         return record
 
-    def intend(self, record: Record, prepared: Prepared) -> Record:
+    def intend(self, record: PlacementRecord, prepared: Prepared) -> PlacementRecord:
         """Write down that it is to run."""
         ranks = tuple(RankState(rank=rank) for rank in record.entry.ranks)
-        running = Record(
+        running = PlacementRecord(
             entry=record.entry, slots=record.slots, ranks=ranks, master_port=prepared.master_port
         )
         self.records[record.entry.placement] = running
         return running
 
-    async def wait_for(self, kind: type[Told], record: Record, rank: int = 0) -> Told:
+    async def wait_for(self, kind: type[Told], record: PlacementRecord, rank: int = 0) -> Told:
         """The first of that kind that is told of a rank."""
         found = await until(lambda: self._of(kind, record, rank), f"{kind.__name__} of rank {rank}")
         return cast("Told", found[0])
 
-    def _of(self, kind: type[Told], record: Record, rank: int) -> list[ev.Event]:
+    def _of(self, kind: type[Told], record: PlacementRecord, rank: int) -> list[ev.Event]:
         placement = record.entry.placement
         return [
             event
@@ -207,28 +207,28 @@ class RuntimeWorld:
             if isinstance(event, kind) and event.placement == placement and event.rank == rank
         ]
 
-    def count(self, kind: type[Told], record: Record, rank: int = 0) -> int:
+    def count(self, kind: type[Told], record: PlacementRecord, rank: int = 0) -> int:
         """How often it was told."""
         return len(self._of(kind, record, rank))
 
-    async def over(self, record: Record) -> list[ev.RankEnded]:
+    async def over(self, record: PlacementRecord) -> list[ev.RankEnded]:
         """How all ranks ended, once they have; with their logs whole."""
         ends = [await self.wait_for(ev.RankEnded, record, rank) for rank in record.entry.ranks]
         await asyncio.wait_for(self.runtime.finish_logs(record), 60)
         return ends
 
-    def log(self, record: Record, rank: int = 0) -> str:
+    def log(self, record: PlacementRecord, rank: int = 0) -> str:
         """What a rank has written."""
         file = self.spool.placements / record.entry.placement / f"rank-{rank}" / "log"
         return file.read_text() if file.exists() else ""
 
-    async def has_written(self, record: Record, words: str, rank: int = 0) -> None:
+    async def has_written(self, record: PlacementRecord, words: str, rank: int = 0) -> None:
         """Return when its log has that."""
         await until(
             lambda: words in self.log(record, rank), f"{words!r} in the log: {self.log(record, rank)!r}"
         )
 
-    async def outputs(self, record: Record, spec: JobSpec, folder: Path) -> dict[str, bytes]:
+    async def outputs(self, record: PlacementRecord, spec: JobSpec, folder: Path) -> dict[str, bytes]:
         """What it has put out, by name."""
         archive = folder / "outputs.tar.gz"
         if not await self.runtime.pack_outputs(record, spec, archive):

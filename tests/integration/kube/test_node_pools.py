@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from federator.cli.demo.federation import Federation
+from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.model.jobs import JobStatus
 from federator.wire.http import LeaseRow
@@ -55,7 +55,7 @@ BOX: Document = {
 }
 
 
-class PoolFederation(Federation):
+class PoolFederation(DemoFederation):
     """Its provider is the cluster; time runs as it does."""
 
     def __init__(self, folder: Path, bed: Bed, kubeconfig: Path) -> None:
@@ -141,7 +141,7 @@ async def _gone(bed: Bed) -> bool:
     return _pods(bed) == []
 
 
-def _ended(federation: Federation) -> Callable[[], Awaitable[LeaseRow | None]]:
+def _ended(federation: DemoFederation) -> Callable[[], Awaitable[LeaseRow | None]]:
     async def look() -> LeaseRow | None:
         leases = await federation.admin.leases()
         return next((lease for lease in leases if lease.status == "GONE"), None)

@@ -16,7 +16,7 @@ from federator.model.capacity import Offer
 from federator.simulation.loads import LoadOptions, prepared
 from federator.simulation.traces import read_trace
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.simulation.world_files import host_pool, load_world
 from federator.wire.named_files import read_table
 from tests.lab.comparison.elasticflow import PUBLISHED, TRACE, cluster_world, elastic
@@ -284,7 +284,7 @@ def _index(case: Case, name: str) -> tuple[str, tuple[str, str]]:
     return runs_as, (runs_as, f"{work} {tightness} {rents} {case.seed}")
 
 
-def world_of(case: Case, data: Path) -> World:
+def world_of(case: Case, data: Path) -> WorldSpec:
     """Sites, clouds and policies."""
     if case.family == "online":
         with read_table(data / "online" / "gpu_speed.csv", "--data") as table:
@@ -298,7 +298,7 @@ def world_of(case: Case, data: Path) -> World:
         return _with_clouds(world, offers)
     if case.family == "chronus":
         pool = host_pool("main", "V100", 120, 8, gpu_memory_mib=16384)
-        world = World(name="Chronus' cluster", sites=(WorldSite(name="philly", pools=(pool,)),))
+        world = WorldSpec(name="Chronus' cluster", sites=(WorldSite(name="philly", pools=(pool,)),))
         world = _with_clouds(world, V100) if case.burst else world
         return msgspec.structs.replace(world, policies=MUST_POLICIES + RENTING) if case.must else world
     if case.family == "elasticflow":
@@ -307,7 +307,7 @@ def world_of(case: Case, data: Path) -> World:
     return _with_clouds(world, A100) if case.burst else world
 
 
-def _with_clouds(world: World, offers: tuple[Offer, ...]) -> World:
+def _with_clouds(world: WorldSpec, offers: tuple[Offer, ...]) -> WorldSpec:
     return msgspec.structs.replace(
         world,
         offers=offers,
@@ -316,7 +316,7 @@ def _with_clouds(world: World, offers: tuple[Offer, ...]) -> World:
     )
 
 
-def jobs_of(case: Case, data: Path, world: World, length_s: float | None = None) -> list[TraceJob]:
+def jobs_of(case: Case, data: Path, world: WorldSpec, length_s: float | None = None) -> list[TraceJob]:
     """The jobs as they are submitted, with their estimates, deadlines and values."""
     trace = read_trace(data / case.trace)
     if case.work:

@@ -13,7 +13,7 @@ import msgspec
 from federator.kernel.errors import Invalid
 from federator.simulation.traces import GPUS_PER_NODE, nodes_of
 from federator.simulation.work import TraceForm, TraceJob
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.simulation.world_files import host_pool
 from federator.wire.named_files import read_table
 
@@ -32,7 +32,7 @@ Curve = Mapping[int, float]
 """Iterations per second, by GPUs."""
 
 
-def cluster_world(data: Path, cluster: str, policies: str) -> World:
+def cluster_world(data: Path, cluster: str, policies: str) -> WorldSpec:
     """One cluster alone at the size that was published; all ten, where none is named."""
     rows = [row for row in _rows(data / CLUSTERS) if cluster in ("", row["cluster"])]
     if not rows:
@@ -44,7 +44,7 @@ def cluster_world(data: Path, cluster: str, policies: str) -> World:
         )
         for row in rows
     ]
-    return World(name=f"ElasticFlow's {cluster or 'ten clusters'}", sites=tuple(sites), policies=policies)
+    return WorldSpec(name=f"ElasticFlow's {cluster or 'ten clusters'}", sites=tuple(sites), policies=policies)
 
 
 def elastic(jobs: list[TraceJob], data: Path) -> list[TraceJob]:

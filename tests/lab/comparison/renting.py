@@ -14,7 +14,7 @@ from federator.model.capacity import Offer
 from federator.simulation.clouds import OfferRisk
 from federator.simulation.spot_events import read_history
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.simulation.world_files import host_pool
 from tests.lab.comparison.offers import A100, V100, on_spot
 
@@ -83,11 +83,11 @@ PATIENCE = {"threshold": (0.0, 1 / 3, 1.0, 4.0, 12.0, 48.0), "starburst": (0.25,
 """Of these baselines, how many times as long as they are known for (half an hour; 0.076 h per GPU-hour) they wait before they rent."""
 
 
-def renting_world(name: str, data: Path, *, spot: bool) -> tuple[World, tuple[Offer, ...]]:
+def renting_world(name: str, data: Path, *, spot: bool) -> tuple[WorldSpec, tuple[Offer, ...]]:
     """The site, and what can be rented."""
     work = WORKS[name]
     pool = host_pool("main", work.model, work.hosts, 8, gpu_memory_mib=work.gpu_memory_mib)
-    world = World(name=work.title, sites=(WorldSite(name="home", pools=(pool,)),))
+    world = WorldSpec(name=work.title, sites=(WorldSite(name="home", pools=(pool,)),))
     if not spot:
         return world, work.offers
     taken = on_spot(work.offers)

@@ -19,7 +19,7 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lent_capacity import Site
 from federator_agent.core.machine import next_wake_boot_s, step
-from federator_agent.core.state import Change, Phase, Record, RecordChange, State, restore, whole
+from federator_agent.core.state import Change, Phase, PlacementRecord, RecordChange, State, restore, whole
 from federator_agent.staging_errors import StagingError
 from tests.lab.faults.data import Data
 from tests.lab.faults.dispatchers import Dispatcher
@@ -210,7 +210,7 @@ class AgentLife:
         self.host.disk.specs[spec_hash] = spec
         self.tell(ev.SpecArrived(spec_hash, spec))
 
-    async def _stage(self, record: Record) -> None:
+    async def _stage(self, record: PlacementRecord) -> None:
         placement = record.entry.placement
         await asyncio.sleep(self.host.plan.staging_s * self._chance.uniform(0.5, 1.5))
         if self._data is not None:
@@ -228,7 +228,7 @@ class AgentLife:
         else:
             self.tell(ev.Staged(placement, PORT))
 
-    def _start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    def _start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         placement = record.entry.placement
         if self._data is not None:
             self._data.read(record, spec)
@@ -276,7 +276,7 @@ class AgentLife:
         if self.process.alive:
             self.process.call(self.tell, event)
 
-    async def _collect(self, record: Record) -> None:
+    async def _collect(self, record: PlacementRecord) -> None:
         """Logs and outputs go home, however long nobody is there."""
         await asyncio.sleep(COLLECTING_S)
         if self._data is None:

@@ -6,7 +6,7 @@ from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Site
-from federator_agent.core.state import Phase, Record, State
+from federator_agent.core.state import Phase, PlacementRecord, State
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
 from tests.lab.faults.agents import PORT, AgentLife
 from tests.lab.faults.clusters import Cluster
@@ -52,7 +52,7 @@ class ClusterAgentLife(AgentLife):
 
     # -- up to the gate -----------------------------------------------------------------------------------------------
 
-    async def _stage(self, record: Record) -> None:
+    async def _stage(self, record: PlacementRecord) -> None:
         placement = record.entry.placement
         try:
             hosts = await self._prepared(record, self._state.spec(record))
@@ -62,7 +62,7 @@ class ClusterAgentLife(AgentLife):
             self.tell(ev.Staged(placement, PORT, hosts))
         self._staging.pop(placement, None)
 
-    async def _prepared(self, record: Record, spec: JobSpec) -> dict[int, str]:
+    async def _prepared(self, record: PlacementRecord, spec: JobSpec) -> dict[int, str]:
         """Submit its job, and wait until it has nodes. Raises `StagingError`."""
         placement, cluster, member = record.entry.placement, self.host, self.host.member
         await self._reached()
@@ -99,10 +99,10 @@ class ClusterAgentLife(AgentLife):
 
     # -- beyond it ----------------------------------------------------------------------------------------------------
 
-    def _start(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    def _start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         self.process.spawn(self._open(record, spec, ranks), "open")
 
-    async def _open(self, record: Record, spec: JobSpec, ranks: tuple[int, ...]) -> None:
+    async def _open(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         """Open the gate; what is not there any more is told to be over."""
         placement = record.entry.placement
         await self._reached()

@@ -22,7 +22,7 @@ from federator.simulation.virtual_time import ORIGIN_AT
 from federator_agent.core.events import RankEnded
 from federator_agent.core.lent_capacity import Host as SeenHost
 from federator_agent.core.lent_capacity import Seen, Slot
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.kube.manifests import MAIN
 from federator_agent.kube.pod_status import DISRUPTED, end_of
 from federator_agent.slurm.fates import FORGOTTEN, REQUEUED, fate
@@ -40,7 +40,7 @@ COMPLETED, FAILED, PREEMPTED = "COMPLETED", "FAILED", "PREEMPTED"
 class ClusterJob:
     """What was submitted for a placement: it waits for nodes, then at the gate, then it runs."""
 
-    def __init__(self, record: Record, gpus: int, eligible_s: float) -> None:
+    def __init__(self, record: PlacementRecord, gpus: int, eligible_s: float) -> None:
         self.record = record
         self.gpus = gpus
         self.eligible_s = eligible_s
@@ -74,7 +74,7 @@ class Cluster(Host):
 
     # -- what is submitted --------------------------------------------------------------------------------------------
 
-    def submit(self, record: Record, spec: JobSpec, late_s: float) -> None:
+    def submit(self, record: PlacementRecord, spec: JobSpec, late_s: float) -> None:
         """Once for each placement: of one that was submitted, by whatever life of its agent, nothing changes."""
         name = record.entry.placement
         if name not in self.jobs:
@@ -118,7 +118,7 @@ class Cluster(Host):
             job.word = "CANCELLED"
             self._kill_all(placement)
 
-    def start(self, record: Record, spec: JobSpec, slot: Slot) -> RealRank | None:
+    def start(self, record: PlacementRecord, spec: JobSpec, slot: Slot) -> RealRank | None:
         """Its gate is opened: a rank begins where the cluster has put it. None: it has begun, or there is no job any more."""
         job = self.jobs.get(record.entry.placement)
         if job is None or job.word is not None or slot.rank not in job.slots:

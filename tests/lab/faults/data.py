@@ -16,7 +16,7 @@ import aiohttp
 
 from federator.model.jobs import JobSpec
 from federator_agent.bulk import Bulk
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.data.carrier import Carrier
 from federator_agent.link import Link as AgentLink
 from federator_agent.link_use import LinkUse
@@ -50,11 +50,11 @@ class Data:
         self._logs = LogUploads(self._bulk, use)
         self._carrier = Carrier(self._folder, host.clock, CACHE_BYTES, bulk=self._bulk)
 
-    async def bring(self, record: Record, spec: JobSpec) -> None:
+    async def bring(self, record: PlacementRecord, spec: JobSpec) -> None:
         """What it reads. Raises `StagingError`."""
         await self._carrier.bring_outputs(record, spec, self._inputs(record), lambda _: None)
 
-    def read(self, record: Record, spec: JobSpec) -> None:
+    def read(self, record: PlacementRecord, spec: JobSpec) -> None:
         """A rank looks at its inputs as it begins: they are whole, and of an attempt that came to a good end."""
         for source in spec.inputs_from or ():
             file = self._inputs(record) / source.name / OUTPUT
@@ -68,7 +68,7 @@ class Data:
             elif content != _content(name, self._work(written.job).output_bytes):
                 self._truth.find(0, f"{record.entry.placement} reads what is not what {name} wrote")
 
-    async def collect(self, record: Record, spec: JobSpec) -> str:
+    async def collect(self, record: PlacementRecord, spec: JobSpec) -> str:
         """Logs and outputs go home; what could not be kept."""
         name, folder = record.entry.placement, self._folder / "placements" / record.entry.placement
         work = self._work(record.entry.job)
@@ -94,7 +94,7 @@ class Data:
         """Nothing of it is kept."""
         shutil.rmtree(self._folder / "placements" / placement, ignore_errors=True)
 
-    def _inputs(self, record: Record) -> Path:
+    def _inputs(self, record: PlacementRecord) -> Path:
         return self._folder / "placements" / record.entry.placement / "inputs"
 
     def _work(self, job: str) -> JobPlan:

@@ -12,7 +12,7 @@ import msgspec
 
 from federator.model.jobs import JobSpec
 from federator_agent.core.lent_capacity import HostPool, Slot
-from federator_agent.core.state import Change, Record
+from federator_agent.core.state import Change, PlacementRecord
 from tests.lab.faults.clocks import MachineClock
 from tests.lab.faults.plan import HostPlan, LinkPlan
 from tests.lab.faults.ranks import RealRank
@@ -112,7 +112,7 @@ class Host:
         """What is in a rank's directory."""
         return self._ranks.get((placement, rank))
 
-    def start(self, record: Record, spec: JobSpec, slot: Slot) -> RealRank | None:
+    def start(self, record: PlacementRecord, spec: JobSpec, slot: Slot) -> RealRank | None:
         """Start a rank; None if its directory has been used."""
         key = (record.entry.placement, slot.rank)
         if key in self._ranks:

@@ -2,7 +2,7 @@
 
 from federator.model.jobs import JobSpec
 from federator_agent.core.lent_capacity import HostPool, Slot
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from tests.lab.faults.plan import HostPlan
 
 
@@ -10,7 +10,13 @@ class RealRank:
     """One process of a job, from its start to its end."""
 
     def __init__(
-        self, record: Record, spec: JobSpec, slot: Slot, host: HostPlan, pool: HostPool, began_s: float
+        self,
+        record: PlacementRecord,
+        spec: JobSpec,
+        slot: Slot,
+        host: HostPlan,
+        pool: HostPool,
+        began_s: float,
     ) -> None:
         self.placement = record.entry.placement
         self.job = record.entry.job

@@ -125,7 +125,7 @@ class Site:
     async def _say(self, instruction: do.Instruction) -> None:
         """What is said arrives; the answer may be lost, with the link."""
         match instruction:
-            case do.Offer(jobs):
+            case do.OfferJobs(jobs):
                 intake = self.dispatcher.core.hub.local_jobs
                 adopted = await intake.adopt("here", jobs)
                 if self.chance.random() < 0.3:

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from federator.model.jobs import Resources
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.kube.manifests import pod_name
 from federator_agent.kube.runtime import KubeRuntime
 from federator_agent.kube.settings import KubeSettings
@@ -167,7 +167,7 @@ async def _refused(world: RuntimeWorld, words: str, run: str = "true", **fields:
     assert words in said, said
 
 
-async def _ended_running(world: RuntimeWorld, end: Callable[[RuntimeWorld, Record], None]) -> None:
+async def _ended_running(world: RuntimeWorld, end: Callable[[RuntimeWorld, PlacementRecord], None]) -> None:
     record = await world.run(world.spec("sleep 600", nodes=2))
     end(world, record)
     await world.over(record)
@@ -185,19 +185,19 @@ async def _stopped_early(world: RuntimeWorld, after_s: float) -> None:
     await _given_up(world, record)
 
 
-async def _given_up(world: RuntimeWorld, record: Record) -> None:
+async def _given_up(world: RuntimeWorld, record: PlacementRecord) -> None:
     await world.runtime.unprepare(record.entry.placement)
     await world.runtime.discard(record.entry.placement, None)
 
 
-def _kill(world: RuntimeWorld, record: Record) -> None:
+def _kill(world: RuntimeWorld, record: PlacementRecord) -> None:
     world.runtime.signal(record.entry.placement, record.entry.ranks, "KILL")
 
 
 def _ways(admin: Admin) -> dict[str, Way]:
     """Each runs one placement to its end, and sees that it was that. Of the worlds the second does not wait for Kueue, and the pods of the third fit no node."""
 
-    def delete(_: RuntimeWorld, record: Record) -> None:
+    def delete(_: RuntimeWorld, record: PlacementRecord) -> None:
         for rank in record.entry.ranks:
             name = pod_name(record.entry.placement, rank)
             admin.ask("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}", {"gracePeriodSeconds": 1})

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from federator.model.jobs import JobSpec
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.environment import Where, rank_environment
 from federator_agent.runtime import Surroundings
 from federator_agent.spool import Spool
@@ -17,7 +17,7 @@ GANG = spec(gpus=2, nodes=3)
 
 
 def seen(rank: int, rendezvous: str = "") -> dict[str, str]:
-    record = Record(entry=entry("p", GANG, rendezvous=rendezvous), master_port=29500)
+    record = PlacementRecord(entry=entry("p", GANG, rendezvous=rendezvous), master_port=29500)
     where = Where(site="here", address="127.0.0.1", checkpoints="/checkpoints")
     return rank_environment(record, GANG, rank, where)
 
@@ -51,7 +51,7 @@ def test_a_gang_has_a_secret_of_its_own_where_all_its_ranks_are_at_one_agent(tmp
         """`gang_secret` asks its surroundings for nothing but the key."""
         around = cast("Surroundings", SimpleNamespace(gang_key=key))
         given = {"ranks": ranks} if ranks else {}
-        return Surroundings.gang_secret(around, Record(entry=entry(placement, of, **given)), of)
+        return Surroundings.gang_secret(around, PlacementRecord(entry=entry(placement, of, **given)), of)
 
     assert secret("p") != secret("q")
     assert secret("p") == secret("p", key=Spool(tmp_path).gang_key()), "also after a restart"
@@ -59,5 +59,5 @@ def test_a_gang_has_a_secret_of_its_own_where_all_its_ranks_are_at_one_agent(tmp
     assert (secret("p", (0, 1)), secret("p", of=spec())) == ("", ""), "a part of a gang, and one rank alone"
     assert "FEDERATOR_GANG_SECRET" not in seen(1)
     where = Where(site="here", address="127.0.0.1", checkpoints="/checkpoints", gang_secret=secret("p"))
-    values = rank_environment(Record(entry=entry("p", GANG)), GANG, 1, where)
+    values = rank_environment(PlacementRecord(entry=entry("p", GANG)), GANG, 1, where)
     assert values["FEDERATOR_GANG_SECRET"] == secret("p")

@@ -159,7 +159,7 @@ def test_nothing_is_said_of_it_before_it_is_adopted_and_no_other_number_is_taken
     submit(world)
     world.tell(ev.Staged("pl-a", 29500))
     world.tell(ev.RankStarted("pl-a", 0, world.at))
-    offered = only(world.connect(), do.Offer)
+    offered = only(world.connect(), do.OfferJobs)
     assert [job.placement for job in offered[0].jobs] == ["pl-a"]
     world.tell(ev.ReportDue())
     assert not world.said
@@ -194,11 +194,11 @@ def test_more_than_one_message_holds_follows_when_the_first_is_adopted() -> None
     world = cut_off(many)
     for number in range(25):
         assert submit(world, f"{number:02}", gpus=0) == ""
-    first = only(world.connect(), do.Offer)[0].jobs
-    rest = only(world.tell(ev.Adopted(tuple(job.placement for job in first))), do.Offer)[0].jobs
+    first = only(world.connect(), do.OfferJobs)[0].jobs
+    rest = only(world.tell(ev.Adopted(tuple(job.placement for job in first))), do.OfferJobs)[0].jobs
     assert (len(first), len(rest)) == (20, 5)
     world.advance(61.0)
-    assert only(world.tell(ev.ReportDue()), do.Offer)[0].jobs == rest, "said again"
+    assert only(world.tell(ev.ReportDue()), do.OfferJobs)[0].jobs == rest, "said again"
 
 
 def test_a_crash_forgets_nothing_and_tears_nothing_apart() -> None:
@@ -224,7 +224,7 @@ def test_cancelled_at_the_site_it_stays_cancelled_and_an_adopted_one_is_the_disp
     done = world.tell(ev.LocalCancelled("pl-a", "ada"))
     assert only(done, do.Answer)[0].refusal == ""
     assert only(done, do.SignalRanks)
-    assert only(world.connect(), do.Offer)[0].jobs[0].cancelled_by == "ada"
+    assert only(world.connect(), do.OfferJobs)[0].jobs[0].cancelled_by == "ada"
     world.tell(ev.Adopted(("pl-a",)))
     world.tell(ev.LinkDown())
     assert "cancel it there" in only(world.tell(ev.LocalCancelled("pl-a", "ada")), do.Answer)[0].refusal
@@ -236,7 +236,7 @@ def test_a_store_from_a_backup_is_told_what_there_still_is_a_record_of() -> None
     world.connect()
     world.tell(ev.Adopted(("pl-a",)))
     world.tell(ev.LinkDown())
-    assert only(world.connect("inc-2"), do.Offer)[0].jobs[0].placement == "pl-a"
+    assert only(world.connect("inc-2"), do.OfferJobs)[0].jobs[0].placement == "pl-a"
 
 
 def test_it_is_forgotten_after_a_day() -> None:

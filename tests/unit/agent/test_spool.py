@@ -12,7 +12,7 @@ from federator_agent.core.state import (
     DesiredChange,
     FactsChange,
     Phase,
-    Record,
+    PlacementRecord,
     RecordChange,
     RecordGone,
     State,
@@ -26,7 +26,7 @@ ENTRY = entry("p", spec())
 CHANGES = (
     FactsChange("inc", ("old",), 3, 1000),
     DesiredChange(7, (ENTRY,), (), whole=True),
-    RecordChange(Record(entry=ENTRY)),
+    RecordChange(PlacementRecord(entry=ENTRY)),
 )
 
 
@@ -97,7 +97,7 @@ def test_one_agent_at_a_time(tmp_path: Path) -> None:
 
 def test_records_of_all_phases_survive(tmp_path: Path) -> None:
     spool = opened(tmp_path)
-    records = tuple(RecordChange(Record(entry=ENTRY, phase=phase)) for phase in Phase)
+    records = tuple(RecordChange(PlacementRecord(entry=ENTRY, phase=phase)) for phase in Phase)
     spool.append(records)
     assert tuple(Spool(tmp_path).read()) == records
     spool.close()

@@ -7,15 +7,17 @@ from msgspec.structs import replace
 from federator.model.jobs import JobSpec, PlacementConstraints
 from federator.model.placements import PlacementStatus
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.kube import manifests
 from federator_agent.kube.capacity import PLACEMENT_LABEL, PoolPlace
 from federator_agent.kube.settings import KubeSettings
-from federator_agent.slurm.script import Target, sbatch_options
+from federator_agent.slurm.script import SlurmPool, sbatch_options
 from federator_agent.slurm.settings import Account
 from tests.unit.agent.worlds import World, entry, spec
 
-TARGET = Target("gpu", "a100", None, node_cpus=32, node_gpus=8, node_memory_mib=64000, default_memory=False)
+TARGET = SlurmPool(
+    "gpu", "a100", None, node_cpus=32, node_gpus=8, node_memory_mib=64000, default_memory=False
+)
 
 
 def gang(together: str, nodes: int, gpus: int = 1) -> JobSpec:
@@ -50,9 +52,9 @@ def test_a_label_is_for_the_planner() -> None:
     assert seats(gang("rack", 2)) == ["gpu/0", "gpu/0"]
 
 
-def _record(of: JobSpec) -> Record:
+def _record(of: JobSpec) -> PlacementRecord:
     slots = tuple(Slot(rank, "gpu", "n0", (), 1000, 0) for rank in range(of.nodes))
-    return Record(entry=entry("p", of), phase=Phase.STAGING, slots=slots)
+    return PlacementRecord(entry=entry("p", of), phase=Phase.STAGING, slots=slots)
 
 
 def test_slurm_is_asked_for_so_many_nodes() -> None:

@@ -15,7 +15,7 @@ from federator.model.sites import Member, Site, SiteKind
 from federator.settings import NotificationSettings
 from federator.wire.jobfile import JobFile, read_job
 from federator.wire.steps import read_steps
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.environment import Where, rank_environment
 from tests.support.dispatch import ADA, World, make_world
 from tests.support.waiting import until
@@ -126,7 +126,7 @@ async def environment(**fields: Any) -> dict[str, str]:
     placement = world.placement(job)
     world.core.hub.start(term=1)
     entry = world.core.hub.desired.entry(placement, "lab")
-    record = Record(entry=entry)
+    record = PlacementRecord(entry=entry)
     spec = world.core.records.spec(placement.spec_hash)
     where = Where(site="lab", address="127.0.0.1", checkpoints="checkpoints")
     return rank_environment(record, spec, 0, where) | {

@@ -8,7 +8,7 @@ import pytest
 
 from federator.simulation import schedulers as products
 from federator.simulation.running import Outcome
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from tests.lab.schedulers import SCHEDULERS, Race
 from tests.unit.simulation.tiny import HOUR_S, OFFER, TURN_S, job, renting_world, row, run, site, world
 
@@ -21,7 +21,7 @@ def start_s(outcome: Outcome, name: str) -> float:
     return found
 
 
-def listed(*sites: str, **fields: Any) -> World:
+def listed(*sites: str, **fields: Any) -> WorldSpec:
     """Sites of one host of four GPUs each, listed in this order."""
     return world(*(site(name) for name in sites), **fields)
 

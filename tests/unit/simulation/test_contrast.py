@@ -9,7 +9,7 @@ from federator.simulation.contrast_page import lead, measures, sentence
 from federator.simulation.loads import LoadOptions
 from federator.simulation.what_if import changed
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from tests.unit.simulation.tiny import HOUR_S, TURN_S, job, renting_world, site, world
 
 LAB = world(site("lab", price_usd_gpu_h=0.5))
@@ -22,7 +22,7 @@ spec: {max_priority: 60}
 """
 
 
-def asked(before: World, after: World, *jobs: TraceJob) -> Contrasted:
+def asked(before: WorldSpec, after: WorldSpec, *jobs: TraceJob) -> Contrasted:
     found = contrasted(
         (Side("now", before), Side("then", after)), jobs, LoadOptions(limit=None), by="fifo", changes=("it",)
     )

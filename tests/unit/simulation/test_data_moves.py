@@ -13,7 +13,7 @@ from federator.simulation.data_moves import book_of
 from federator.simulation.running import Outcome, simulate
 from federator.simulation.traces import read_trace
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from federator.simulation.world_files import from_table, from_yaml
 from tests.lab.schedulers import SCHEDULERS
 
@@ -37,16 +37,16 @@ def job(name: str, **fields: Any) -> TraceJob:
     return TraceJob(name=name, **(given | fields))
 
 
-def played(jobs: list[TraceJob], world: World, scheduler: str = "greedy") -> Outcome:
+def played(jobs: list[TraceJob], world: WorldSpec, scheduler: str = "greedy") -> Outcome:
     return simulate(world, jobs, SCHEDULERS[scheduler], seed=1)
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> WorldSpec:
     return from_yaml(WORLD, HERE)
 
 
-def test_a_job_runs_where_its_data_is_and_the_next_one_has_it_brought(world: World) -> None:
+def test_a_job_runs_where_its_data_is_and_the_next_one_has_it_brought(world: WorldSpec) -> None:
     jobs = [job(name, inputs=(IMAGENET,), deadline_s=6600.0, value_usd=100.0) for name in ("first", "second")]
     outcome = played(jobs, world)
     first, second = sorted(outcome.schedule.attempts, key=lambda row: row.job)
@@ -64,14 +64,14 @@ def test_a_job_runs_where_its_data_is_and_the_next_one_has_it_brought(world: Wor
     assert outcome.schedule.ledger_moved_usd == pytest.approx(12.0)
 
 
-def test_without_links_in_the_world_data_moves_for_nothing(world: World) -> None:
+def test_without_links_in_the_world_data_moves_for_nothing(world: WorldSpec) -> None:
     plain = msgspec.structs.replace(world, data=())
     outcome = played([job("one", inputs=(IMAGENET,))], plain)
     (row,) = outcome.schedule.attempts
     assert (row.site, row.moved_gb, row.egress_usd) == ("shed", 0.0, 0.0)
 
 
-def test_a_schedule_that_moves_other_bytes_than_it_prices_cannot_be_true(world: World) -> None:
+def test_a_schedule_that_moves_other_bytes_than_it_prices_cannot_be_true(world: WorldSpec) -> None:
     jobs = [job("one", inputs=(IMAGENET,), models=("A100",))]
     outcome = played(jobs, msgspec.structs.replace(world, sites=world.sites[1:]))
     (row,) = outcome.schedule.attempts

@@ -12,7 +12,7 @@ from federator.model.capacity import Offer
 from federator.model.sites import SiteKind
 from federator.simulation.running import Outcome
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World
+from federator.simulation.world import WorldSpec
 from tests.unit.simulation.tiny import HOUR_S, OFFER, job, renting_world, row, run, site, world
 
 EXAMPLES = Path(__file__).parents[3] / "policies" / "examples"
@@ -20,7 +20,7 @@ CHEAP = msgspec.structs.replace(OFFER, price_usd_h=6.0)
 DAY_S = 24 * HOUR_S
 
 
-def under(name: str, where: World) -> World:
+def under(name: str, where: WorldSpec) -> WorldSpec:
     """The world with an example's rules."""
     text = (EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8")
     return msgspec.structs.replace(where, policies=text)
@@ -43,7 +43,7 @@ def paper(name: str, **fields: Any) -> TraceJob:
     return job(name, 60.0, HOUR_S, **given)
 
 
-def run_by_rules(where: World, *jobs: TraceJob) -> Outcome:
+def run_by_rules(where: WorldSpec, *jobs: TraceJob) -> Outcome:
     """By the dispatcher itself, its solver aside."""
     return run(where, *jobs, by="greedy")
 
@@ -51,7 +51,7 @@ def run_by_rules(where: World, *jobs: TraceJob) -> Outcome:
 # -- the lab ----------------------------------------------------------------------------------------------------------
 
 
-def lab(offer: Offer = CHEAP) -> World:
+def lab(offer: Offer = CHEAP) -> WorldSpec:
     where = renting_world(offer)
     return under("lab", msgspec.structs.replace(where, sites=(site("lab"), site("teaching-room"))))
 
@@ -119,7 +119,7 @@ def test_one_person_does_not_get_the_whole_lab() -> None:
 # -- the enterprise ---------------------------------------------------------------------------------------------------
 
 
-def enterprise(nodes: int = 4) -> World:
+def enterprise(nodes: int = 4) -> WorldSpec:
     where = renting_world(msgspec.structs.replace(CHEAP, region="eu-central-1", available=9))
     return under("enterprise", msgspec.structs.replace(where, sites=(site("hq", nodes=nodes, gpus=8),)))
 
@@ -160,7 +160,7 @@ def test_a_rental_beyond_the_amount_waits_for_a_person() -> None:
 # -- the edge ---------------------------------------------------------------------------------------------------------
 
 
-def edge() -> World:
+def edge() -> WorldSpec:
     shops = [site(name, gpus=2, model="L4", kind=SiteKind.EDGE) for name in ("shop-a", "shop-b")]
     return under("edge", world(*shops, site("depot", gpus=2, model="L4")))
 

@@ -7,7 +7,7 @@ from federator.kernel.errors import Invalid
 from federator.model.capacity import Market
 from federator.simulation.accounting import figures
 from federator.simulation.clouds import OfferRisk
-from federator.simulation.federation import Federation
+from federator.simulation.federation import SimulatedFederation
 from federator.simulation.virtual_time import VirtualLoop
 from tests.lab.schedulers import scheduler
 from tests.unit.simulation.tiny import (
@@ -170,7 +170,7 @@ def test_what_can_never_run_is_in_the_schedule_too_and_counts_as_missed() -> Non
 def test_short_cuts_are_taken_for_our_own_order_only(name: str, *, ours: bool) -> None:
     """A window on a long line is chosen by our order, and the fast path starts work by it: neither is a baseline's."""
     loop = VirtualLoop()
-    core = Federation(world(), scheduler(name), loop, 0).core
+    core = SimulatedFederation(world(), scheduler(name), loop, 0).core
     loop.close()
     assert core.settings.turn.fast_path is core.settings.turn.window is ours
     assert core.turn.observer.line.whole is not ours

@@ -7,7 +7,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.model.capacity import Market, Stock
 from federator.simulation.saving import world_yaml
-from federator.simulation.world import World, scaled
+from federator.simulation.world import WorldSpec, scaled
 from federator.simulation.world_files import from_table, from_yaml, load_world
 
 TEXT = """
@@ -148,7 +148,7 @@ def test_pools_of_one_price_stay_one_site() -> None:
 
 
 def test_capacity_is_scaled_by_whole_nodes(tmp_path: Path) -> None:
-    world: World = load_world(folder_with(tmp_path))
+    world: WorldSpec = load_world(folder_with(tmp_path))
     assert [pool.nodes for site in scaled(world, 0.5).sites for pool in site.pools] == [2, 1, 2]
     assert [pool.nodes for site in scaled(world, 0.1).sites for pool in site.pools] == [1, 1, 1]
     assert scaled(world, 1.0) is world

@@ -11,7 +11,7 @@ from federator.simulation.running import Outcome, simulate
 from federator.simulation.schedule import Attempt
 from federator.simulation.sites import Conditions
 from federator.simulation.work import TraceJob
-from federator.simulation.world import World, WorldSite
+from federator.simulation.world import WorldSite, WorldSpec
 from federator.simulation.world_files import host_pool
 from tests.lab.schedulers import scheduler
 
@@ -47,11 +47,11 @@ def site(name: str, nodes: int = 1, gpus: int = 4, model: str = "A100", **fields
     return WorldSite(name=name, pools=(host_pool("main", model, nodes, gpus),), **fields)
 
 
-def world(*sites: WorldSite, **fields: Any) -> World:
-    return World(name="tiny", sites=sites or (site("lab"),), **fields)
+def world(*sites: WorldSite, **fields: Any) -> WorldSpec:
+    return WorldSpec(name="tiny", sites=sites or (site("lab"),), **fields)
 
 
-def renting_world(offer: Offer = OFFER, risk: OfferRisk | None = None, **fields: Any) -> World:
+def renting_world(offer: Offer = OFFER, risk: OfferRisk | None = None, **fields: Any) -> WorldSpec:
     """One site of four GPUs, and a cloud that rents four at a time."""
     return world(
         offers=(offer,),
@@ -68,7 +68,7 @@ def job(name: str, submit_s: float = 0.0, run_s: float = HOUR_S, **fields: Any) 
     return TraceJob(name=name, submit_s=submit_s, run_s=run_s, **given)
 
 
-def run(where: World, *jobs: TraceJob, by: str = "fifo", seed: int = 0) -> Outcome:
+def run(where: WorldSpec, *jobs: TraceJob, by: str = "fifo", seed: int = 0) -> Outcome:
     """Simulate, and have it proven that what came out can be true."""
     outcome = simulate(where, jobs, scheduler(by), seed=seed)
     assert not outcome.faults, outcome.faults
@@ -82,7 +82,7 @@ def row(outcome: Outcome, name: str) -> Attempt:
     return found
 
 
-def slow(where: World, **conditions: float) -> World:
+def slow(where: WorldSpec, **conditions: float) -> WorldSpec:
     """The same world with sites that take their time."""
     sites = [msgspec.structs.replace(each, conditions=Conditions(**conditions)) for each in where.sites]
     return msgspec.structs.replace(where, sites=tuple(sites))

@@ -8,11 +8,11 @@ import pytest
 from federator.kube.objects import Condition, Node, Pod, mib, milli, quantity
 from federator.model.sites import LocalWork
 from federator_agent.core.lent_capacity import Host
-from federator_agent.kube.capacity import Cluster, PoolPlace, Size
+from federator_agent.kube.capacity import NodesAndPods, PoolPlace, Size
 from federator_agent.kube.device_sets import pool_name
 from federator_agent.kube.settings import KubePool, KubeSettings
 
-CLUSTER = Cluster(KubeSettings(image="i"), "here")
+CLUSTER = NodesAndPods(KubeSettings(image="i"), "here")
 
 
 def node(name: str = "n1", *, labels: dict[str, str] | None = None, **more: Any) -> Node:
@@ -96,7 +96,7 @@ def test_a_fault_that_a_node_problem_detector_has_found_keeps_new_work_off(
     said = (*each.status.conditions, Condition(type=condition, status=status))
     faulty = msgspec.structs.replace(each, status=msgspec.structs.replace(each.status, conditions=said))
     assert (CLUSTER.machine(faulty) is not None) is takes
-    heedless = Cluster(KubeSettings(image="i", fault_conditions=()), "here")
+    heedless = NodesAndPods(KubeSettings(image="i", fault_conditions=()), "here")
     assert heedless.machine(faulty) is not None
 
 
@@ -118,7 +118,7 @@ def test_taints_that_we_tolerate_do_not_count() -> None:
         ({"key": "theirs", "operator": "Exists", "effect": "NoExecute"}, False),
         ({"operator": "Exists"}, True),
     ):
-        cluster = Cluster(KubeSettings(image="i", tolerations=(toleration,)), "here")
+        cluster = NodesAndPods(KubeSettings(image="i", tolerations=(toleration,)), "here")
         assert (cluster.machine(node(taints=theirs)) is not None) is holds
 
 
@@ -126,7 +126,7 @@ def test_configured_pools_choose_by_label_and_the_rest_is_not_ours() -> None:
     pool = KubePool(
         name="fast", selector={"tier": "fast"}, model="H100", gpu_memory_mib=5, resource="x.com/gpu"
     )
-    cluster = Cluster(KubeSettings(image="i", pools=(pool,)), "here")
+    cluster = NodesAndPods(KubeSettings(image="i", pools=(pool,)), "here")
     machine = cluster.machine(node(labels={"tier": "fast", "other": "1"}))
     assert machine is not None
     assert [(device_set.pool, device_set.units) for device_set in machine.device_sets] == [("fast", 0)]
@@ -206,7 +206,7 @@ def test_trouble_is_told() -> None:
 
 def test_nodes_that_the_sites_pod_template_keeps_pods_off_are_not_offered() -> None:
     template = {"spec": {"nodeSelector": {"nodes": "batch"}}}
-    cluster = Cluster(KubeSettings(image="i", pod=template), "here")
+    cluster = NodesAndPods(KubeSettings(image="i", pod=template), "here")
     labels = {"nvidia.com/gpu.product": "A100"}
     assert cluster.machine(node(labels=labels)) is None
     assert cluster.machine(node(labels=labels | {"nodes": "batch"})) is not None

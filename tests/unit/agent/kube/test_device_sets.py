@@ -10,14 +10,14 @@ from federator.kube.objects import Node, Pod
 from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Host
 from federator_agent.kube import settings
-from federator_agent.kube.capacity import Cluster, PoolPlace
+from federator_agent.kube.capacity import NodesAndPods, PoolPlace
 from federator_agent.kube.device_sets import DeviceSet, device_sets_of
 from federator_agent.kube.settings import KubePool, KubeSettings
 from federator_agent.mig import mig
 
 PRODUCT, REPLICAS = "nvidia.com/gpu.product", "nvidia.com/gpu.replicas"
 A100 = {PRODUCT: "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"}
-CLUSTER = Cluster(KubeSettings(image="i"), "here")
+CLUSTER = NodesAndPods(KubeSettings(image="i"), "here")
 
 
 def node(labels: dict[str, str], taints: tuple[dict[str, str], ...] = (), **has: str) -> Node:
@@ -35,7 +35,7 @@ def node(labels: dict[str, str], taints: tuple[dict[str, str], ...] = (), **has:
     return msgspec.convert(given, Node)
 
 
-def seen(*nodes: Node, cluster: Cluster = CLUSTER, pods: tuple[dict[str, str], ...] = ()) -> Any:
+def seen(*nodes: Node, cluster: NodesAndPods = CLUSTER, pods: tuple[dict[str, str], ...] = ()) -> Any:
     machines = {f"n{n}": machine for n, each in enumerate(nodes, 1) if (machine := cluster.machine(each))}
     given = [
         {
@@ -164,7 +164,7 @@ def test_where_no_device_is_free_what_is_beside_them_is_told_once() -> None:
 
 def test_a_pool_whose_nodes_are_cut_in_several_ways_lends_nothing_and_says_so() -> None:
     pool = KubePool(name="mixed", selector={})
-    cluster = Cluster(KubeSettings(image="i", pools=(pool,)), "here")
+    cluster = NodesAndPods(KubeSettings(image="i", pools=(pool,)), "here")
     found = seen(
         node({**A100, REPLICAS: "2"}, gpu="4"), node({**A100, REPLICAS: "4"}, gpu="4"), cluster=cluster
     )
@@ -177,7 +177,7 @@ def test_pods_are_sent_to_parts_by_the_name_of_their_resource() -> None:
     place = CLUSTER.place("nvidia-a100-sxm4-80gb-shared-4", device_sets)
     assert place == PoolPlace({PRODUCT: A100[PRODUCT], REPLICAS: "4"}, (), "nvidia.com/gpu.shared", 250)
     pool = KubePool(name="q", selector={"a": "b"}, resource="nvidia.com/gpu.shared", part_milli=100)
-    cluster = Cluster(KubeSettings(image="i", pools=(pool,)), "here")
+    cluster = NodesAndPods(KubeSettings(image="i", pools=(pool,)), "here")
     device_set = DeviceSet(pool="q", selector={}, units=1, part_milli=100)
     assert cluster.place("q", (device_set,)) == PoolPlace({"a": "b"}, (), "nvidia.com/gpu.shared", 100)
 

@@ -16,18 +16,18 @@ from federator.kube.objects import Node, Pod
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.kube import dra, manifests
 from federator_agent.kube.capacity import (
     AGENT_LABEL,
     PLACEMENT_LABEL,
     RANK_LABEL,
     SITE_LABEL,
-    Cluster,
+    NodesAndPods,
     Size,
     Use,
 )
-from federator_agent.kube.dra import Claim, Dra, Held, Offer, Slice
+from federator_agent.kube.dra import Claim, Dra, Held, Slice, SliceDevices
 from federator_agent.kube.preparation import Preparation
 from federator_agent.kube.quotas import UNBOUNDED
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check, resource_of
@@ -71,7 +71,7 @@ def claimed(node: str, *devices: str, pod: str = "theirs") -> Held:
     return found
 
 
-def offers(*slices: Slice) -> list[Offer]:
+def offers(*slices: Slice) -> list[SliceDevices]:
     return [offer for each in slices if (offer := dra.offered(each)) is not None]
 
 
@@ -123,7 +123,7 @@ def test_who_only_looks_at_devices_holds_none() -> None:
 
 
 def test_they_are_gpus_of_a_pool_like_any_other() -> None:
-    cluster = Cluster(KubeSettings(image="i", pools=(POOL,)), "here")
+    cluster = NodesAndPods(KubeSettings(image="i", pools=(POOL,)), "here")
     machine = cluster.machine(node(**{RESOURCE: "4"}))
     assert machine is not None
     labels = {SITE_LABEL: "here", PLACEMENT_LABEL: "p1", RANK_LABEL: "0"}
@@ -163,7 +163,7 @@ def test_a_note_is_believed_of_our_own_pods_and_of_classes_alone(
     whose: dict[str, str], noted: str, free: int
 ) -> None:
     resource, pools = (RESOURCE, (POOL,)) if RESOURCE in noted else ("nvidia.com/gpu", ())
-    cluster = Cluster(KubeSettings(image="i", pools=pools), "here", "me")
+    cluster = NodesAndPods(KubeSettings(image="i", pools=pools), "here", "me")
     machine = cluster.machine(node(**{resource: "4"}))
     assert machine is not None
     labels = {SITE_LABEL: "here", PLACEMENT_LABEL: "p1", AGENT_LABEL: whose.get("agent", "me")}
@@ -178,7 +178,7 @@ def test_a_note_is_believed_of_our_own_pods_and_of_classes_alone(
 
 
 def test_no_more_is_free_than_there_is() -> None:
-    cluster = Cluster(KubeSettings(image="i", pools=(POOL,)), "here")
+    cluster = NodesAndPods(KubeSettings(image="i", pools=(POOL,)), "here")
     machine = cluster.machine(node(**{RESOURCE: "4"}))
     assert machine is not None
     use = Use("n1", Size(devices={RESOURCE: -10}))
@@ -186,7 +186,7 @@ def test_no_more_is_free_than_there_is() -> None:
 
 
 def test_without_pools_in_the_file_they_are_found_where_nodes_are_labelled() -> None:
-    cluster = Cluster(KubeSettings(image="i"), "here")
+    cluster = NodesAndPods(KubeSettings(image="i"), "here")
     (found,) = cluster.device_sets(node(**{RESOURCE: "4"}))
     assert (found.pool, found.resource, found.units) == ("h100-dra", RESOURCE, 4)
     place = cluster.place("h100-dra", [found])
@@ -198,7 +198,7 @@ def test_without_pools_in_the_file_they_are_found_where_nodes_are_labelled() -> 
 
 def test_gpus_of_nodes_without_a_product_are_a_pool_of_their_class() -> None:
     """Of which model they are nobody knows then, and pods keep off the nodes that have one."""
-    cluster = Cluster(KubeSettings(image="i"), "here")
+    cluster = NodesAndPods(KubeSettings(image="i"), "here")
     bare = node(**{RESOURCE: "4"})
     bare = msgspec.structs.replace(bare, metadata=msgspec.structs.replace(bare.metadata, labels={}))
     (found,) = cluster.device_sets(bare)
@@ -212,8 +212,8 @@ def test_pods_ask_by_a_claim_of_one_template() -> None:
     settings = KubeSettings(image="i", namespace="jobs", pools=(POOL,))
     spec = JobSpec(name="job", run="x", nodes=2, resources=Resources(gpus=Accelerators(count=2)))
     slots = tuple(Slot(rank, "h100", "n", (), 1000, 0) for rank in range(2))
-    record = Record(entry=entry("p1", spec, pool="h100"), phase=Phase.STAGING, slots=slots)
-    place = Cluster(settings, "here").place("h100", [])
+    record = PlacementRecord(entry=entry("p1", spec, pool="h100"), phase=Phase.STAGING, slots=slots)
+    place = NodesAndPods(settings, "here").place("h100", [])
     assert place is not None
     pods = [manifests.pod(record, spec, rank, place, settings, "here") for rank in range(2)]
     template = dra.ask(pods, "p1", place.resource, {"federator/placement": "p1"})
@@ -268,13 +268,13 @@ async def test_no_gang_waits_for_a_resource_that_no_node_publishes(kind: str) ->
     resources = Resources(gpus=Accelerators(count=2), cpus_milli=1000, memory_mib=1024)
     spec = JobSpec(name="job", run="x", nodes=2, resources=resources)
     slots = tuple(Slot(rank, "h100", "n", (), 1000, 1024) for rank in range(2))
-    record = Record(entry=entry("p1", spec, pool="h100"), phase=Phase.STAGING, slots=slots)
+    record = PlacementRecord(entry=entry("p1", spec, pool="h100"), phase=Phase.STAGING, slots=slots)
     making = Making()
     around: Any = SimpleNamespace(site="here", secrets={}, gang_secret=lambda *_: "")
     pods: Any = making
     nothing: Any = SimpleNamespace()
     quotas: Any = SimpleNamespace(of=lambda _home: UNBOUNDED)
-    preparing = Preparation(nothing, pods, nothing, around, settings, Cluster(settings, "here"), quotas)
+    preparing = Preparation(nothing, pods, nothing, around, settings, NodesAndPods(settings, "here"), quotas)
     await preparing.create_pods(record, spec)
     assert len(making.pods) == 2
     notes = [pod["metadata"]["annotations"] for pod in making.pods]
@@ -321,7 +321,7 @@ class Publishing:
 async def test_many_slices_that_change_together_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counts, count, changed = [], dra.counted, list[str]()
 
-    def counting(found: Iterable[Offer]) -> dict[str, Counter[str]]:
+    def counting(found: Iterable[SliceDevices]) -> dict[str, Counter[str]]:
         counts.append(1)
         return count(found)
 

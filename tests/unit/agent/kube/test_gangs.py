@@ -10,7 +10,7 @@ from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator.model.whose import Whose
 from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.kube import gangs, manifests
 from federator_agent.kube.capacity import PoolPlace
 from federator_agent.kube.settings import KubeSettings, check
@@ -30,7 +30,7 @@ def joined(
     resources = Resources(gpus=Accelerators(count=4), cpus_milli=1500, memory_mib=1024)
     spec = JobSpec(name="job", run="x", nodes=nodes, resources=resources)
     slots = tuple(Slot(rank, "main", "n", (), 1500, 1024) for rank in range(nodes))
-    record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=slots)
+    record = PlacementRecord(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=slots)
     pods = [
         manifests.pod(record, spec, rank, PoolPlace({"gpu": "a100"}), site, "here") for rank in range(nodes)
     ]
@@ -112,7 +112,7 @@ def test_two_ways_of_admitting_gangs_do_not_go_together() -> None:
 def test_the_ranks_of_a_gang_are_told_its_secret() -> None:
     spec = JobSpec(name="job", run="x", nodes=2)
     pod = manifests.pod(
-        Record(entry=entry("p1", spec)), spec, 1, PoolPlace({}), KubeSettings(image="i"), "here"
+        PlacementRecord(entry=entry("p1", spec)), spec, 1, PoolPlace({}), KubeSettings(image="i"), "here"
     )
     manifests.tell_secret(pod, "ours")
     main = pod["spec"]["containers"][0]

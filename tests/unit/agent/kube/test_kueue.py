@@ -15,9 +15,9 @@ from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound
 from federator.kube.objects import Pod
 from federator.model.jobs import JobSpec
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.kube import manifests
-from federator_agent.kube.capacity import Cluster, PoolPlace
+from federator_agent.kube.capacity import NodesAndPods, PoolPlace
 from federator_agent.kube.manifests import FINALIZER
 from federator_agent.kube.pods import Pods
 from federator_agent.kube.preparation import Preparation
@@ -33,7 +33,7 @@ WORKLOAD = "/apis/kueue.x-k8s.io/v1beta1/namespaces/federator/workloads/p1"
 def _manifest(rank: int, ranks: int, settings: KubeSettings) -> dict[str, Any]:
     spec = JobSpec(name="job", run="x", nodes=ranks)
     slots = tuple(Slot(each, "main", "n", (), 1000, 0) for each in range(ranks))
-    record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=slots)
+    record = PlacementRecord(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=slots)
     return manifests.pod(record, spec, rank, PoolPlace({}), settings, "here")
 
 
@@ -111,7 +111,7 @@ class World:
     def __init__(self, **settings: Any) -> None:
         self.settings = KubeSettings(image="i", **settings)
         self.api = Api(self.settings)
-        cluster = Cluster(self.settings, "here")
+        cluster = NodesAndPods(self.settings, "here")
         self.pods = Pods(self.api, self.settings, "here", cluster, "me")  # type: ignore[arg-type]
         nothing: Any = SimpleNamespace()
         self.preparation = Preparation(self.api, self.pods, nothing, nothing, self.settings, cluster, nothing)  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ class World:
         spec = JobSpec(name="job", run="x", nodes=ranks)
         slots = tuple(Slot(each, "main", "n", (), 1000, 0) for each in range(ranks))
         await self.preparation.wait_until_scheduled(
-            Record(entry=entry("p1", spec), phase=Phase.STAGING, slots=slots)
+            PlacementRecord(entry=entry("p1", spec), phase=Phase.STAGING, slots=slots)
         )
 
 

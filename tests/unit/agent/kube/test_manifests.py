@@ -4,7 +4,7 @@ from typing import Any
 
 from federator.model.jobs import JobSpec
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.kube import manifests, pod_template
 from federator_agent.kube.capacity import PoolPlace
 from federator_agent.kube.settings import KubeSettings
@@ -13,7 +13,7 @@ from tests.unit.agent.worlds import entry
 
 def _pod(secrets: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
     spec = JobSpec(name="job", run="x", **fields)
-    record = Record(
+    record = PlacementRecord(
         entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=(Slot(0, "main", "n", (), 1000, 0),)
     )
     place = PoolPlace({})

@@ -13,7 +13,7 @@ from federator.model.jobs import Input, JobSpec, Resources
 from federator.model.whose import Whose
 from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.data.carrier import Carrier
 from federator_agent.kube import manifests
 from federator_agent.kube.capacity import PoolPlace
@@ -41,7 +41,7 @@ def pod(tmp_path: Path) -> Pod:
     def made(settings: KubeSettings, queue: str = "", **fields: Any) -> dict[str, Any]:
         spec = JobSpec(name="job", run="x", **fields)
         slots = tuple(Slot(rank, "main", "n", (), 1000, 0) for rank in range(spec.nodes))
-        record = Record(
+        record = PlacementRecord(
             entry=replace(entry("p1", spec, pool="main"), queue=queue), phase=Phase.STAGING, slots=slots
         )
         pods = [
@@ -210,7 +210,7 @@ def test_nobody_reaches_a_jobs_pod_from_elsewhere_nor_a_job_its_clouds_credentia
 
 def test_the_ranks_of_a_gang_reach_each_other_and_nobody_elses() -> None:
     spec = JobSpec(name="job", run="x", nodes=2)
-    record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=())
+    record = PlacementRecord(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=())
     policy = manifests.network_policy(record, "here", "jobs")
     assert policy["metadata"]["name"] == "p1"
     (rule,) = policy["spec"]["ingress"]

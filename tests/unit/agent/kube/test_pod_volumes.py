@@ -9,7 +9,7 @@ import pytest
 from federator.kernel.clock import SystemClock
 from federator.model.jobs import Checkpoint, Input, JobSpec
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.data.carrier import Carrier
 from federator_agent.kube import manifests
 from federator_agent.kube.capacity import PoolPlace
@@ -40,7 +40,7 @@ def _pods(around: Surroundings, spec: JobSpec, **settings: Any) -> list[dict[str
     """The manifests of all ranks."""
     site = KubeSettings(image="site:1", **settings)
     slots = tuple(Slot(rank, "main", "n", (), 1000, 0) for rank in range(spec.nodes))
-    record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=slots)
+    record = PlacementRecord(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=slots)
     pods = [manifests.pod(record, spec, rank, PoolPlace({}), site, "here") for rank in range(spec.nodes)]
     laden(pods, record, spec, site, around)
     return pods

@@ -9,7 +9,7 @@ import pytest
 from federator.kernel.errors import NotFound
 from federator.kube.objects import Node, Pod
 from federator_agent.kube import pods
-from federator_agent.kube.capacity import PLACEMENT_LABEL, SITE_LABEL, Cluster
+from federator_agent.kube.capacity import PLACEMENT_LABEL, SITE_LABEL, NodesAndPods
 from federator_agent.kube.pods import Pods
 from federator_agent.kube.settings import KubeSettings
 
@@ -24,7 +24,7 @@ class Api:
 
 
 def _pods() -> Pods:
-    return Pods(Api(), SETTINGS, "here", Cluster(SETTINGS, "here"), "me")  # type: ignore[arg-type]
+    return Pods(Api(), SETTINGS, "here", NodesAndPods(SETTINGS, "here"), "me")  # type: ignore[arg-type]
 
 
 def _put(known: Pods, *, ready: str) -> None:
@@ -85,7 +85,7 @@ class Tenants:
         return msgspec.json.encode(within[0])
 
     def known(self) -> Pods:
-        cluster = Cluster(self.settings, "here", "me")
+        cluster = NodesAndPods(self.settings, "here", "me")
         return Pods(self, self.settings, "here", cluster, "me")  # type: ignore[arg-type]
 
 

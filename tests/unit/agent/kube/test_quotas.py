@@ -10,16 +10,16 @@ from federator.kernel.errors import Forbidden, NotFound
 from federator.kube.objects import LimitRange, Node, Pod, PodStatus, Quota
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator_agent.core.lent_capacity import Site, Slot, lent_gpus
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.kube import dra, kueue, manifests
-from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, Cluster, PoolPlace
+from federator_agent.kube.capacity import AGENT_LABEL, PLACEMENT_LABEL, SITE_LABEL, NodesAndPods, PoolPlace
 from federator_agent.kube.quotas import NOTHING, Allowance, Quotas, allowance
 from federator_agent.kube.settings import KubeSettings, resource_of
 from federator_agent.staging_errors import StagingRefused
 from tests.unit.agent.worlds import entry
 
 GPU = "nvidia.com/gpu"
-CLUSTER = Cluster(KubeSettings(image="i"), "here", "me")
+CLUSTER = NodesAndPods(KubeSettings(image="i"), "here", "me")
 POOL = "nvidia-a100-sxm4-80gb"
 
 
@@ -156,7 +156,7 @@ def _resources(allowed: Allowance, memory_mib: int = 1024) -> list[dict[str, dic
     resources = Resources(gpus=Accelerators(1), cpus_milli=2000, memory_mib=memory_mib)
     spec = JobSpec(name="job", run="x", resources=resources)
     slot = Slot(0, "main", "n", (0,), 2000, memory_mib)
-    record = Record(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=(slot,))
+    record = PlacementRecord(entry=entry("p1", spec, pool="main"), phase=Phase.STAGING, slots=(slot,))
     pod = manifests.pod(record, spec, 0, PoolPlace({}), KubeSettings(image="i"), "here")
     manifests.bound(pod, allowed)
     return [each["resources"] for each in pod["spec"]["containers"]]

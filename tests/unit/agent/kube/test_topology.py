@@ -8,7 +8,7 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.kube.objects import Node
 from federator.wire.decoding import decode
-from federator_agent.kube.capacity import MOST_POOLS, Cluster
+from federator_agent.kube.capacity import MOST_POOLS, NodesAndPods
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check
 
 RACK = "topology.kubernetes.io/rack"
@@ -28,13 +28,13 @@ def settings(**kube: object) -> KubeSettings:
     return decode({"image": "i", "topology": {"rack": RACK}, **kube}, KubeSettings, "$.kube")
 
 
-def seen(cluster: Cluster, *nodes: Node) -> Any:
+def seen(cluster: NodesAndPods, *nodes: Node) -> Any:
     machines = {each.metadata.name: machine for each in nodes if (machine := cluster.machine(each))}
     return cluster.seen(machines, ())
 
 
 def test_each_domain_is_a_pool_with_its_label() -> None:
-    cluster = Cluster(settings(), "here")
+    cluster = NodesAndPods(settings(), "here")
     found = seen(cluster, node("n1", "r1", product="A100"), node("n2", "r1", product="A100"), node("n3", "r2", product="A100"), node("n4", product="A100"))  # fmt: skip
     assert [(pool.name, pool.nodes, dict(pool.labels)) for pool in found.pools] == [
         ("a100", 1, {}),
@@ -44,7 +44,7 @@ def test_each_domain_is_a_pool_with_its_label() -> None:
 
 
 def test_pods_go_to_nodes_of_the_domain() -> None:
-    cluster = Cluster(settings(), "here")
+    cluster = NodesAndPods(settings(), "here")
     nodes = [
         node("n1", "r1", product="A100"),
         node("n2", "r2", product="A100"),
@@ -63,20 +63,20 @@ def test_pods_go_to_nodes_of_the_domain() -> None:
 
 def test_pools_of_the_site_file_are_cut_too() -> None:
     pool = {"name": "fast", "selector": {PRODUCT_LABEL: "A100"}}
-    cluster = Cluster(settings(pools=[pool]), "here")
+    cluster = NodesAndPods(settings(pools=[pool]), "here")
     sets = cluster.device_sets(node("n1", "rack_7.b", product="A100"))
     assert [each.pool for each in sets] == ["fast-rack_7.b"]
     place = cluster.place("fast-rack_7.b", sets)
     assert place is not None
     assert (place.selector, place.without) == ({PRODUCT_LABEL: "A100", RACK: "rack_7.b"}, ())
     assert (
-        Cluster(KubeSettings(image="i", pools=(KubePool(name="a", selector={}),)), "here").place("a", [])
+        NodesAndPods(KubeSettings(image="i", pools=(KubePool(name="a", selector={}),)), "here").place("a", [])
         is not None
     )
 
 
 def test_more_pools_than_a_report_takes_are_said() -> None:
-    cluster = Cluster(settings(), "here")
+    cluster = NodesAndPods(settings(), "here")
     found = seen(
         cluster, *(node(f"n{number}", f"r{number}", product="A100") for number in range(MOST_POOLS + 5))
     )
@@ -86,7 +86,7 @@ def test_more_pools_than_a_report_takes_are_said() -> None:
 
 
 def test_long_names_of_domains_make_names_of_pools_that_differ() -> None:
-    cluster = Cluster(settings(), "here")
+    cluster = NodesAndPods(settings(), "here")
     names = [cluster.device_sets(node("n", "x" * 60 + end, product="A" * 60))[0].pool for end in ("1", "2")]
     assert max(map(len, names)) <= 63
     assert names[0] != names[1]

@@ -14,7 +14,7 @@ from federator.kube.api import decoded
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator_agent.core import events as ev
-from federator_agent.core.state import Record
+from federator_agent.core.state import PlacementRecord
 from federator_agent.multikueue import workloads
 from federator_agent.multikueue.runtime import MultiKueueRuntime
 from federator_agent.multikueue.settings import MultiKueueSettings
@@ -93,10 +93,10 @@ class World(RuntimeWorld):
         made.workloads.clear()
         made.seen("n/w", None)
 
-    def record(self, spec: JobSpec, **fields: Any) -> Record:
+    def record(self, spec: JobSpec, **fields: Any) -> PlacementRecord:
         return super().record(spec, **{"owner": "ada", **fields})
 
-    async def admitted(self) -> tuple[Record, JobSpec]:
+    async def admitted(self) -> tuple[PlacementRecord, JobSpec]:
         spec = JobSpec("job", run="exit 1", labels=LABELS, nodes=2)
         record = self.record(spec)
         self.spool.keep_spec(record.entry.spec_hash, msgspec.json.encode(spec))

@@ -9,7 +9,7 @@ from federator.kernel.errors import Invalid
 from federator.model.jobs import APART, ON_ONE_HOST, Accelerators, Resources
 from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.slurm import settings as settings_of
 from federator_agent.slurm.capacity import View, view
 from federator_agent.slurm.output import Node, Partition, host_names, read_nodes, read_shards
@@ -116,10 +116,10 @@ def test_nodes_that_are_cut_in_several_ways_lend_no_shards() -> None:
     assert "all-shared are not all cut" in found.seen.health
 
 
-def _record(ranks: int) -> Record:
+def _record(ranks: int) -> PlacementRecord:
     of = spec(nodes=ranks)
     slots = tuple(Slot(rank, "all-shared", "n0/0", (0,), 1000, 0, 500) for rank in range(ranks))
-    return Record(entry=entry("p", of), phase=Phase.STAGING, slots=slots)
+    return PlacementRecord(entry=entry("p", of), phase=Phase.STAGING, slots=slots)
 
 
 @pytest.mark.parametrize(

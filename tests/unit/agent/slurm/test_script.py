@@ -9,15 +9,17 @@ import pytest
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import DesiredEntry, Order
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Record
-from federator_agent.slurm.script import Target, batch_script, command_script, sbatch_options
+from federator_agent.core.state import PlacementRecord
+from federator_agent.slurm.script import SlurmPool, batch_script, command_script, sbatch_options
 from federator_agent.slurm.settings import Account
 
-TARGET = Target("gpu", "a100", None, node_cpus=32, node_gpus=8, node_memory_mib=64000, default_memory=False)
+TARGET = SlurmPool(
+    "gpu", "a100", None, node_cpus=32, node_gpus=8, node_memory_mib=64000, default_memory=False
+)
 
 
 def _options(
-    need: Resources, target: Target = TARGET, account: Account | None = None, **fields: Any
+    need: Resources, target: SlurmPool = TARGET, account: Account | None = None, **fields: Any
 ) -> set[str]:
     entry = DesiredEntry(
         placement="plc-1",
@@ -31,7 +33,7 @@ def _options(
         **fields,
     )
     slots = tuple(Slot(rank, "gpu", "n0", (), 0, 0) for rank in (0, 1))
-    return set(sbatch_options(Record(entry=entry, slots=slots), need, target, account or Account()))
+    return set(sbatch_options(PlacementRecord(entry=entry, slots=slots), need, target, account or Account()))
 
 
 def test_a_gang() -> None:
@@ -58,7 +60,7 @@ def test_a_gang() -> None:
         (Resources(cpus_milli=1000), TARGET._replace(default_memory=True), ""),
     ],
 )
-def test_who_asks_for_no_memory_gets_a_share(need: Resources, target: Target, memory: str) -> None:
+def test_who_asks_for_no_memory_gets_a_share(need: Resources, target: SlurmPool, memory: str) -> None:
     found = {option for option in _options(need, target) if option.startswith("--mem")}
     assert found == ({memory} if memory else set())
 

@@ -18,7 +18,7 @@ from federator.kernel.clock import SystemClock
 from federator.model.jobs import JobSpec, Resources
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
-from federator_agent.core.state import Phase, Record
+from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.data.carrier import Carrier
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.slurm.folder import Folder, Intent, Marks
@@ -55,9 +55,9 @@ class Site:
         )
         self.runtime = SlurmRuntime(SlurmSettings(shared_dir=self.shared), self.around)
 
-    def record(self) -> Record:
+    def record(self) -> PlacementRecord:
         slots = tuple(Slot(rank, "main", f"n{rank}", (), 1000, 0) for rank in range(SPEC.nodes))
-        return Record(entry=entry("p1", SPEC, pool="main"), phase=Phase.RUNNING, slots=slots)
+        return PlacementRecord(entry=entry("p1", SPEC, pool="main"), phase=Phase.RUNNING, slots=slots)
 
     def folder(self) -> Folder:
         """Of its placement, which waits at its gate as Slurm's job 7."""
