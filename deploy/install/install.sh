@@ -64,11 +64,13 @@ fail() {
     exit 1
 }
 
-# Where the agent keeps its state, as the site file says it.
+# Where the agent keeps its state, as the site file says it, or the template that it is made from.
 state_dir() {
     said=
-    if [ -r "$root$config" ]; then
-        said=$(sed -n "s/^state_dir:[[:space:]]*[\"']\{0,1\}\([^\"'#]*[^\"'#[:space:]]\).*/\1/p" "$root$config" | head -n 1)
+    from=$root$config
+    [ -e "$from" ] || from=$template
+    if [ -r "$from" ]; then
+        said=$(sed -n "s/^state_dir:[[:space:]]*[\"']\{0,1\}\([^\"'#]*[^\"'#[:space:]]\).*/\1/p" "$from" | head -n 1)
     fi
     case $said in
         '') echo "$default_state" ;;

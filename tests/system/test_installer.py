@@ -106,13 +106,17 @@ def test_many_sites_share_one_template_and_each_has_its_own_name(
     bundles: dict[str, Path], tmp_path: Path
 ) -> None:
     template = tmp_path / "stores.yaml"
-    template.write_text("dispatcher: https://centre.example.org:7070\nlabels: {chain: stores}\n")
+    template.write_text(
+        "dispatcher: https://centre.example.org:7070\nlabels: {chain: stores}\nstate_dir: /srv/agent\n"
+    )
     for name in ("store-zug", "store-bern"):
         words = ("--site", name, "--template", str(template))
         installed = install(bundles["1.0"], tmp_path / name, *words)
         assert installed.returncode == 0, installed.stdout
         written = (tmp_path / name / "etc/federator/site.yaml").read_text()
         assert written == f"site: {name}\n{template.read_text()}"
+        user = (tmp_path / name / "etc/sysusers.d/federator-agent.conf").read_text()
+        assert user.splitlines()[0].endswith(" /srv/agent"), "its state is where the template says"
     template.write_text("site: store-zug\n" + template.read_text())
     refused = install(bundles["1.0"], tmp_path / "other", "--site", "other", "--template", str(template))
     assert refused.returncode == 1
