@@ -134,7 +134,7 @@ class Gce:
     price_source, signs_with = "catalogue of", "google.auth"
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        row = catalogue.CATALOGUE["g2-standard-4"]
+        row = catalogue.CATALOGUE.rows["g2-standard-4"]
         self.on_demand_usd_h, self.spot_usd_h = row.on_demand_usd_h or 0.0, row.spot_usd_h or 0.0
         self._server = GceServer(SystemClock())
         self._folder, self._monkeypatch = folder, monkeypatch
