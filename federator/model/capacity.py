@@ -295,3 +295,5 @@ class Instance(msgspec.Struct, frozen=True):
     """When the provider takes it back, or took it, as its notice says; None: it has given none."""
     no_capacity: str = ""
     """Why there was nothing to run it on, of one that was launched and ended without having been; empty: there was."""
+    over_quota: bool = False
+    """Whether that was a quota: then there is no more of the offer's stock."""

@@ -24,6 +24,7 @@ class _Machine:
     ended_at: float | None = None
     reclaim_at: float | None = None
     no_capacity: str = ""
+    over_quota: bool = False
 
 
 @dataclass
@@ -87,10 +88,11 @@ class FakeProvider:
         if machine is not None and self._ended_at(machine) is None:
             machine.ended_at = self.clock.now()
 
-    def find_nothing_for(self, name: str, why: str) -> None:
+    def find_nothing_for(self, name: str, why: str, *, over_quota: bool = False) -> None:
         """A launch that was taken comes to nothing."""
         self.vanish(name)
         self.machines[name].no_capacity = why
+        self.machines[name].over_quota = over_quota
 
     def interrupt(self, name: str) -> None:
         """Give notice that the machine will be taken back, as spot markets do: it is gone when the notice is over."""
@@ -143,4 +145,5 @@ class FakeProvider:
             billed_usd=bill_usd(offer, machine.launched_at, now if ended_at is None else ended_at),
             reclaim_at=machine.reclaim_at,
             no_capacity=machine.no_capacity,
+            over_quota=machine.over_quota,
         )

@@ -274,7 +274,11 @@ class Executor:
             await self.move(lease_id, "interrupt")
         if instance.status is InstanceStatus.ENDED:
             if instance.no_capacity and allows(self._records.leases[lease_id].status, "fail"):
-                await self._failed(lease, f"no capacity: {instance.no_capacity}")
+                stock = lease.offer.stock if instance.over_quota else None
+                short = NoCapacity(
+                    instance.no_capacity, stock=stock.name if stock else "", each=stock.each if stock else 0
+                )
+                await self._failed(lease, f"no capacity: {short.message}", short=short)
             await self._ended(lease_id, instance.ended_at)
 
     async def _noticed(self, lease_id: str, reclaim_at: float) -> None:

@@ -120,4 +120,5 @@ def instance(
         | {"federation": federation_of(machine)},
         billed_usd=metered_usd(float(own[USD_H]), MINIMUM_BILLING_S, begun_at, until_at) if billed else 0.0,
         reclaim_at=over_at if taken_back else None,
+        no_capacity="" if billed else "Azure found no room for it after it had accepted it",
     )

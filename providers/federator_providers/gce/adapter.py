@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NotFound, Unavailable
 from federator.kernel.quantities import parse_instant
 from federator.model.capacity import Instance, LaunchRequest, Offer
 from federator_providers.ended import EndedMachines
-from federator_providers.gce.calls import EXISTS, QUOTA, Api
+from federator_providers.gce.calls import EXISTS, QUOTA, Api, failure
 from federator_providers.gce.machines import (
     LABEL,
     NOTICE_S,
@@ -200,8 +202,11 @@ class GceProvider:
         ended_at = max(ends, default=now)
         if any(each["operationType"] == PREEMPTED for each in operations):
             notice = notice or ended_at
-        never_ran = any(each["operationType"] == "insert" and "error" in each for each in operations)
-        self._ended.remember(instance(machine, now, notice, ended_at, billed=not never_ran))
+        why = next((failure(each) for each in operations if each["operationType"] == "insert"), "")
+        gone = instance(machine, now, notice, ended_at, no_capacity=f"{zone}: {why}" if why else "")
+        if why and why not in QUOTA:
+            self._zones.note_sold_out(gone.offer, zone)
+        self._ended.remember(replace(gone, over_quota=why in QUOTA))
 
     def _instance(self, machine: Any) -> Instance:
         """What it is now. A spot machine that stops and was not told to is taken back. The first that is heard of its end stays."""

@@ -139,3 +139,11 @@ class Api:
         if status in (401, 403):
             return Forbidden(what, remedy="check the credentials and the roles of their account")
         return Invalid(what if "metadata" in said else f"{what}: {said}")
+
+
+def failure(operation: Any) -> str:
+    """The code of the error that an operation has ended with; empty: none."""
+    if "error" not in operation:
+        return ""
+    errors = operation["error"].get("errors")
+    return str(errors[0].get("code") if errors else "failed")

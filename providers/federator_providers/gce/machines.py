@@ -136,9 +136,9 @@ def instance(
     reclaim_at: float | None = None,
     ended_at: float | None = None,
     *,
-    billed: bool = True,
+    no_capacity: str = "",
 ) -> Instance:
-    """In our words. `reclaim_at`: of a notice that was seen. `ended_at`: of a machine that is gone."""
+    """In our words. `reclaim_at`: of a notice that was seen. `ended_at`: of a machine that is gone. `no_capacity`: why it never ran; then it cost nothing."""
     record, begun_at = read(machine["description"], InstanceRecord), launched_at(machine)
     if ended_at is None and not alive(machine):
         stopped = machine.get("lastStopTimestamp")
@@ -159,6 +159,7 @@ def instance(
         launched_at=begun_at,
         ended_at=over_at,
         tags=record.tags | {"federation": record.federation},
-        billed_usd=bill_usd if billed else 0.0,
+        billed_usd=0.0 if no_capacity else bill_usd,
         reclaim_at=reclaim_at,
+        no_capacity=no_capacity,
     )

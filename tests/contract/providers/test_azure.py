@@ -78,6 +78,7 @@ async def test_a_launch_that_fails_later_costs_nothing_and_is_cleared_away(
     azure_server.machines["lease-a"]["properties"]["provisioningState"] = "Failed"
     (failed,) = await rented.instances("lab")
     assert (failed.status, failed.billed_usd) == (InstanceStatus.ENDED, 0.0)
+    assert "found no room" in failed.no_capacity
     await rented.instances("lab")
     assert azure_server.machines == {}
 

@@ -123,16 +123,23 @@ async def test_no_zone_has_one_and_what_failed_late_is_not_there(
     assert await rented.instances("lab") == []
 
 
-async def test_a_launch_that_fails_after_it_was_told_of_costs_nothing(
-    rented: GceProvider, gce_server: GceServer, clock: ManualClock
+@pytest.mark.parametrize(
+    ("code", "quota"), [("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", False), ("QUOTA_EXCEEDED", True)]
+)
+async def test_a_launch_that_fails_after_it_was_told_of_costs_nothing_and_says_why(
+    rented: GceProvider, gce_server: GceServer, clock: ManualClock, code: str, quota: bool
 ) -> None:
     gce_server.slow = True
     assert (await ask(rented)).status is InstanceStatus.BOOTING
     clock.advance(30)
-    gce_server.sold_out = {A}
+    if quota:
+        gce_server.quotas = [{"metric": "NVIDIA_L4_GPUS", "limit": 1.0, "usage": 1.0}]
+    else:
+        gce_server.sold_out = {A}
     gce_server.finish("operation-0")
     gone = await only(rented)
     assert (gone.status, gone.billed_usd) == (InstanceStatus.ENDED, 0.0)
+    assert (gone.no_capacity, gone.over_quota) == (f"{A}: {code}", quota)
 
 
 async def test_a_zone_that_lacks_the_type_is_passed_over(gce_server: GceServer, clock: ManualClock) -> None:

@@ -57,6 +57,22 @@ async def test_a_stock_that_is_used_up_is_avoided_under_each_name_that_takes_as_
     assert offers(world)[FOUR.name].avoid_until_at is None
 
 
+async def test_a_quota_that_is_told_of_late_is_that_of_the_stock() -> None:
+    world = await a_world(EIGHT, FOUR, APART)
+    await world.submit(resources={"gpus": 8}, **URGENT)
+    await world.turn()
+    await world.core.executor.step()
+    (lease,) = world.leases()
+    twin = replace(EIGHT, name="r1/twin/on-demand")
+    world.provider.catalogue = [EIGHT, twin, FOUR, APART]
+    world.provider.find_nothing_for(lease.id, "QUOTA_EXCEEDED", over_quota=True)
+    await world.core.executor.poll()
+    assert world.leases()[0].failure == "no capacity: QUOTA_EXCEEDED"
+    seen = offers(world)
+    assert "A100 GPUs" in seen[twin.name].avoid_because
+    assert [seen[o.name].avoid_until_at for o in (FOUR, APART)] == [None, None]
+
+
 async def test_what_is_asked_for_since_the_last_listing_is_taken_off_the_stock_once() -> None:
     world = await a_world(EIGHT, FOUR)
     await world.submit(resources={"gpus": 8}, **URGENT)
