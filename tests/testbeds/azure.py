@@ -57,6 +57,8 @@ class AzureServer:
         """How: `secret` or `identity`."""
         self.sold_out: set[str] = set()
         """Zones whose launches fail late."""
+        self.no_spot = False
+        """Whether those of spot machines do everywhere."""
         self.refuses: tuple[int, str, str] | None = None
         """What each call answers: status, code and message;"""
         self.refuses_launches: tuple[int, str, str] | None = None
@@ -219,7 +221,8 @@ class AzureServer:
             return _refused(404, "ResourceNotFound", "no such operation")
         machine = self._operations[request.match_info["name"]]
         zone = (machine.get("zones") or [""])[0]
-        if zone not in self.sold_out:
+        gone = self.no_spot and machine["properties"].get("priority") == "Spot"
+        if zone not in self.sold_out and not gone:
             return web.json_response({"status": "Succeeded"})
         machine["properties"]["provisioningState"] = "Failed"
         error = {"code": "ZonalAllocationFailed", "message": "Allocation failed."}

@@ -145,6 +145,8 @@ class Ec2Proxy:
         """Every request's parameters, in order."""
         self.sold_out: set[str] = set()
         """Zones that answer `InsufficientInstanceCapacity`."""
+        self.no_spot = False
+        """Whether each zone answers that to whoever asks for a spot machine."""
         self.refusals: dict[str, list[tuple[int, str]]] = {}
         """By action: status and code of the next answers, instead of the effect."""
         self.lost: Counter[str] = Counter()
@@ -206,9 +208,16 @@ class Ec2Proxy:
         """Those that cost money."""
         return [each for each in await self.machines() if each["state"] != "terminated"]
 
+    async def id_of(self, name: str) -> str:
+        """The machine that was launched under that name."""
+        _, body = await self._ask({"Action": "DescribeInstances"})
+        found = _machines(_parsed(body))
+        (machine,) = [_text(item, "instanceId") for item in found if _name(item) == name]
+        return machine
+
     def give_notice(self, machine: str) -> None:
         """The spot market is about to take it back."""
-        self._notices[machine] = self._clock.now()
+        self._notices.setdefault(machine, self._clock.now())
 
     async def take_back(self, machine: str) -> None:
         """It does."""
@@ -259,7 +268,8 @@ class Ec2Proxy:
 
     async def _launch(self, form: Form) -> tuple[int, bytes]:
         token = form["ClientToken"]
-        if form["Placement.AvailabilityZone"] in self.sold_out and token not in self._tokens:
+        gone = self.no_spot and "InstanceMarketOptions.MarketType" in form
+        if (gone or form["Placement.AvailabilityZone"] in self.sold_out) and token not in self._tokens:
             return 500, _error("InsufficientInstanceCapacity")
         async with self._launching:
             if token not in self._tokens:
@@ -350,6 +360,11 @@ def _parsed(body: bytes) -> ET.Element:
 def _machines(root: ET.Element) -> Iterator[ET.Element]:
     for parent in root.iter("instancesSet"):
         yield from parent
+
+
+def _name(item: ET.Element) -> str:
+    tags = {_text(tag, "key"): _text(tag, "value") for tag in item.iterfind("tagSet/item")}
+    return tags.get("Name", "")
 
 
 def _text(item: ET.Element, path: str) -> str:

@@ -57,6 +57,8 @@ class GceServer:
         self.quotas: list[Body] = []
         self.sold_out: set[str] = set()
         """Zones whose launches fail late."""
+        self.no_spot = False
+        """Whether those of spot machines do everywhere."""
         self.refuses: dict[str, tuple[int, str]] = {}
         """What calls answer, by the first part of their path."""
         self.lost = 0
@@ -261,7 +263,9 @@ class GceServer:
         return operation
 
     def _failure(self, key: tuple[str, str]) -> str:
-        if key[0] in self.sold_out:
+        scheduling = self.machines.get(key, {}).get("scheduling", {})
+        gone = self.no_spot and scheduling.get("provisioningModel") == "SPOT"
+        if gone or key[0] in self.sold_out:
             return "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
         taken, given = Counter[str](), {each["metric"] for each in self.quotas if each["limit"]}
         for machine in self.machines.values():

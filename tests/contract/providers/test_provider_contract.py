@@ -1,4 +1,4 @@
-"""What every provider promises (`federator.ports.Provider`): held against the one in memory, the one of real processes, machines of a list, EC2 as moto speaks it, and a Compute Engine, an Azure and a Kubernetes of the tests' own.
+"""What every provider promises (`federator.ports.Provider`): held against the one in memory, alone and behind what decorates providers, the one of real processes, machines of a list, EC2 as moto speaks it, and a Compute Engine, an Azure and a Kubernetes of the tests' own.
 
 All run on a clock that moves only when told to, so bills are exact.
 """
@@ -12,181 +12,37 @@ import pytest
 
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import NoCapacity, NotFound
-from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer
 from federator.ports import Provider
-from federator_providers.aws import provider as aws_provider
-from federator_providers.azure import provider as azure_provider
 from federator_providers.fake import FakeProvider
-from federator_providers.gce import provider as gce_provider
-from federator_providers.kubernetes import provider as kubernetes_provider
 from federator_providers.limits import LimitedProvider
-from federator_providers.local import provider as local_provider
 from federator_providers.local.folder import TAG
 from federator_providers.local.processes import kill_tagged
-from federator_providers.ssh import SshProvider
-from federator_providers.ssh.address import Address
-from federator_providers.ssh.host import Answer, Question, answer
-from federator_providers.ssh.settings import read_settings
+from federator_providers.reserved import RESERVED, Reservation, ReservedProvider
+from tests.contract.providers.clouds import (
+    AWS_OFFER,
+    AZURE_OFFER,
+    GCE_OFFER,
+    KUBERNETES_OFFER,
+    OFFER,
+    PRICE_USD_H,
+    SSH_OFFER,
+    make_aws,
+    make_azure,
+    make_gce,
+    make_kubernetes,
+    make_local,
+    make_ssh,
+)
 from tests.support.waiting import until
-from tests.testbeds.azure import IMAGE as AZURE_IMAGE
-from tests.testbeds.azure import SUBNET, SUBSCRIPTION, AzureServer
-from tests.testbeds.ec2 import IMAGE, Ec2Proxy
-from tests.testbeds.gce import IMAGE as GCE_IMAGE
-from tests.testbeds.gce import PROJECT, GceServer
+from tests.testbeds.azure import AzureServer
+from tests.testbeds.ec2 import Ec2Proxy
+from tests.testbeds.gce import GceServer
 from tests.testbeds.kubernetes.virtual import VirtualCluster
 
-PRICE_USD_H = 3.6  # a tenth of a cent a second
-OFFER = Offer(
-    name="local/box/on-demand",
-    provider="p",
-    region="local",
-    instance_type="box",
-    market=Market.ON_DEMAND,
-    model="A100",
-    gpu_memory_mib=40960,
-    gpus=2,
-    cpus_milli=4000,
-    memory_mib=16384,
-    price_usd_h=PRICE_USD_H,
-    delay_s=120.0,
-    teardown_s=10.0,
-    minimum_billing_s=60.0,
-    available=2,
+RESERVED_OFFER = msgspec.structs.replace(
+    OFFER, name=OFFER.name + RESERVED, minimum_billing_s=0.0, price_source="2 reserved"
 )
-
-AWS_OFFER = msgspec.structs.replace(
-    OFFER,
-    name="us-east-1/g5.xlarge/on-demand",
-    region="us-east-1",
-    instance_type="g5.xlarge",
-    model="A10G",
-    gpu_memory_mib=24576,
-    gpus=1,
-    teardown_s=60.0,
-    egress_usd_per_gib=0.09,
-)
-
-
-GCE_OFFER = msgspec.structs.replace(
-    OFFER,
-    name="us-central1/g2-standard-4/on-demand",
-    region="us-central1",
-    instance_type="g2-standard-4",
-    model="L4",
-    gpu_memory_mib=24576,
-    gpus=1,
-    teardown_s=60.0,
-    egress_usd_per_gib=0.12,
-)
-
-AZURE_OFFER = msgspec.structs.replace(
-    OFFER,
-    name="eastus/Standard_NC4as_T4_v3/on-demand",
-    region="eastus",
-    instance_type="Standard_NC4as_T4_v3",
-    model="T4",
-    gpu_memory_mib=16384,
-    gpus=1,
-    memory_mib=28672,
-    teardown_s=60.0,
-    egress_usd_per_gib=0.087,
-)
-
-SSH_OFFER = msgspec.structs.replace(OFFER, name="ssh/box/on-demand", region="ssh")
-KUBERNETES_OFFER = msgspec.structs.replace(OFFER, name="kubernetes/box/on-demand", region="kubernetes")
-BOX = {
-    "instance_type": "box",
-    "model": "A100",
-    "gpu_memory": "40GiB",
-    "gpus": 2,
-    "cpus": 4,
-    "memory": "16GiB",
-    "price_usd_h": PRICE_USD_H,
-    "boot_delay": "120s",
-}
-
-
-class Homes:
-    """Machines of which each has a folder here. They are asked in threads, in place of over a connection."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    async def ask(self, machine: Address, question: Question) -> Answer:
-        """What the program at the machine answers."""
-        at_home = msgspec.structs.replace(question, state_dir=str(self.folder / machine.host))
-        return await asyncio.to_thread(answer, at_home)
-
-
-def make_ssh(folder: Path, clock: ManualClock) -> Provider:
-    box = BOX | {"machines": ["one", "two"]}
-    settings = {"command": ["/bin/sh", "-c", "sleep 300"], "offers": [box]}
-    return SshProvider("p", read_settings("p", settings), clock, Homes(folder))
-
-
-def make_local(state_dir: Path, clock: ManualClock) -> Provider:
-    box = BOX | {"max_instances": 2}
-    settings: dict[str, object] = {
-        "state_dir": str(state_dir),
-        "command": ["/bin/sh", "-c", "sleep 300"],
-        "offers": [box],
-    }
-    return local_provider("p", settings, clock)
-
-
-def make_aws(url: str, clock: ManualClock) -> Provider:
-    box = {"instance_type": "g5.xlarge", "price_usd_h": PRICE_USD_H, "boot_delay": "120s", "max_instances": 2}
-    settings: dict[str, object] = {
-        "region": "us-east-1",
-        "zones": ["us-east-1a"],
-        "image": IMAGE,
-        "offers": [box],
-        "endpoint_url": url,
-    }
-    return aws_provider("p", settings, clock)
-
-
-def make_gce(server: GceServer, clock: ManualClock) -> Provider:
-    box = {
-        "instance_type": "g2-standard-4",
-        "price_usd_h": PRICE_USD_H,
-        "boot_delay": "120s",
-        "max_instances": 2,
-    }
-    settings: dict[str, object] = {
-        "project": PROJECT,
-        "region": "us-central1",
-        "zones": ["us-central1-a"],
-        "image": GCE_IMAGE,
-        "offers": [box],
-        "endpoint_url": server.url,
-    }
-    return gce_provider("p", settings, clock)
-
-
-def make_azure(server: AzureServer, clock: ManualClock) -> Provider:
-    box = {"price_usd_h": PRICE_USD_H, "boot_delay": "120s", "max_instances": 2}
-    settings: dict[str, object] = {
-        "subscription": SUBSCRIPTION,
-        "resource_group": "burst",
-        "region": "eastus",
-        "image": AZURE_IMAGE,
-        "subnet": SUBNET,
-        "ssh_public_key": "ssh-ed25519 AAAA",
-        "offers": [box | {"instance_type": "Standard_NC4as_T4_v3"}],
-        "endpoint_url": server.url,
-    }
-    return azure_provider("p", settings, clock)
-
-
-def make_kubernetes(cluster: VirtualCluster, clock: ManualClock) -> Provider:
-    settings: dict[str, object] = {
-        "kubeconfig": str(cluster.kubeconfig),
-        "image": "federator.test/agent:1",
-        "scale_down": "0s",
-        "offers": [BOX | {"max_instances": 2}],
-    }
-    return kubernetes_provider("p", settings, clock)
 
 
 @pytest.fixture
@@ -217,7 +73,16 @@ async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Provider]:
     await made.close()
 
 
-@pytest.fixture(params=["fake", "limited", "local", "ssh", "aws", "gce", "azure", "kubernetes"])
+@pytest.fixture
+async def reserved(clock: ManualClock) -> Provider:
+    """All that there is has been paid for."""
+    inner = FakeProvider("p", clock, [OFFER])
+    made = ReservedProvider(inner, clock, {OFFER.name: Reservation(2, PRICE_USD_H, None)})
+    await made.instances("lab")  # it offers nothing before it knows what runs
+    return made
+
+
+@pytest.fixture(params=["fake", "limited", "reserved", "local", "ssh", "aws", "gce", "azure", "kubernetes"])
 def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Provider]:
     if request.param == "local":
         yield make_local(tmp_path / "machines", clock)
@@ -227,7 +92,7 @@ def provider(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock)
         yield make_ssh(tmp_path, clock)
         for folder in (*tmp_path.glob("one/*"), *tmp_path.glob("two/*")):
             kill_tagged(TAG, str(folder))
-    elif request.param in ("aws", "gce", "azure", "kubernetes"):
+    elif request.param in ("reserved", "aws", "gce", "azure", "kubernetes"):
         yield request.getfixturevalue(request.param)
     elif request.param == "limited":
         inner = FakeProvider("p", clock, [OFFER])
@@ -246,8 +111,15 @@ def offer(request: pytest.FixtureRequest) -> Offer:
         "azure": AZURE_OFFER,
         "ssh": SSH_OFFER,
         "kubernetes": KUBERNETES_OFFER,
+        "reserved": RESERVED_OFFER,
     }
     return own.get(kind, OFFER)
+
+
+async def offered(provider: Provider, offer: Offer) -> Offer:
+    """As it is now."""
+    (found,) = [each for each in await provider.offers() if each.name == offer.name]
+    return found
 
 
 def ask(offer: Offer, name: str, federation: str = "lab") -> LaunchRequest:
@@ -284,7 +156,7 @@ async def test_launches_at_once_under_one_name_make_one_machine(provider: Provid
     answers = await asyncio.gather(*(provider.launch(ask(offer, "a")) for _ in range(3)))
     assert len({each.launched_at for each in answers}) == 1
     assert [each.name for each in await provider.instances("lab")] == ["a"]
-    assert (await provider.offers())[0].available == 1
+    assert (await offered(provider, offer)).available == 1
 
 
 async def test_a_name_is_not_launched_again_after_its_end(provider: Provider, offer: Offer) -> None:
@@ -343,9 +215,10 @@ async def test_an_ended_machine_is_listed_for_an_hour_at_least(
 async def test_the_bill_starts_at_the_minimum_grows_by_the_second_and_stops(
     provider: Provider, offer: Offer, clock: ManualClock
 ) -> None:
-    assert (await provider.launch(ask(offer, "a"))).billed_usd == pytest.approx(0.060)
+    minimum_usd = offer.minimum_billing_s * PRICE_USD_H / 3600
+    assert (await provider.launch(ask(offer, "a"))).billed_usd == pytest.approx(minimum_usd)
     clock.advance(59)
-    assert (await only(provider, "a")).billed_usd == pytest.approx(0.060)
+    assert (await only(provider, "a")).billed_usd == pytest.approx(max(0.059, minimum_usd))
     clock.advance(60)
     assert (await only(provider, "a")).billed_usd == pytest.approx(0.119)
     await end(provider, "a")
@@ -356,13 +229,12 @@ async def test_the_bill_starts_at_the_minimum_grows_by_the_second_and_stops(
 
 
 async def test_offers_are_stable_but_for_what_is_left(provider: Provider, offer: Offer) -> None:
-    (before,) = await provider.offers()
-    assert before == offer
+    before = await provider.offers()
+    assert await offered(provider, offer) == offer
     await provider.launch(ask(offer, "a"))
-    (during,) = await provider.offers()
-    assert during.available == 1
+    assert (await offered(provider, offer)).available == 1
     await end(provider, "a")
-    assert await provider.offers() == [before]
+    assert await provider.offers() == before
 
 
 async def test_more_than_there_is_has_no_capacity_until_one_ends(provider: Provider, offer: Offer) -> None:

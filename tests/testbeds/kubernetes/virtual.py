@@ -32,6 +32,8 @@ class VirtualCluster:
         self.events: list[Body] = []
         self.has_nodes = True
         """Whether a pod gets a node at once."""
+        self.without_nodes: set[str] = set()
+        """Pools, by the label that pods ask for, whose pods get none."""
         self.refuses: dict[str, tuple[int, str]] = {}
         """Status and message of what creations answer, by the plural of what is created."""
         self.lost = 0
@@ -98,7 +100,8 @@ class VirtualCluster:
         if name in kept:
             return _no(409, f'{plural} "{name}" already exists')
         body["metadata"] |= {"uid": f"uid-{name}", "creationTimestamp": format_instant(self.clock.now())}
-        if plural == "pods" and self.has_nodes:
+        pools = set(body.get("spec", {}).get("nodeSelector", {}).values())
+        if plural == "pods" and self.has_nodes and not pools & self.without_nodes:
             body["spec"]["nodeName"] = "node-1"
         kept[name] = body
         if plural == "pods" and self.lost:
