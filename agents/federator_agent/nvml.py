@@ -35,8 +35,7 @@ MOST_EVENTS = 1000
 """Taken at once; the rest waits for the next time."""
 NO_INSTANCE = 0xFFFFFFFF
 """In an error event: it is of the whole GPU."""
-_COMPUTE_PART = re.compile(r"\d+c\.\d+g\.")
-
+_COMPUTE_PART = re.compile(r"\b[1-7]c\.[1-7]g\.")
 
 REMEDY = (
     "install the package nvidia-ml-py and the driver with its libnvidia-ml.so.1, or declare them under pools"
