@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from federator.kernel.errors import FederatorError
 from tests.soak.growth import growth
 from tests.soak.soak import Soak
 
@@ -21,7 +22,11 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="federator-soak-") as folder:
         soak = Soak(Path(folder) / "world", given.seed)
-        verdict = asyncio.run(soak.soak(60 * given.minutes, lambda text: print(text, flush=True)))
+        try:
+            verdict = asyncio.run(soak.soak(60 * given.minutes, lambda text: print(text, flush=True)))
+        except FederatorError:
+            print(soak.log_tail())
+            raise
     found = growth(soak.samples)
     print(f"{verdict.jobs} jobs, {len(soak.samples)} looks; second quarter and last, medians:")
     for each in found:

@@ -1,12 +1,9 @@
 """One of our programs as it is, with a thread that writes down how many tasks its event loops have left to do.
 
 python -m tests.soak.counted FILE MODULE …
-
-All loops count, and tasks that nobody holds any longer, too: it is the interpreter's garbage collector that is asked.
 """
 
 import asyncio
-import gc
 import runpy
 import sys
 import threading
@@ -16,22 +13,39 @@ from pathlib import Path
 EVERY_S = 5.0
 
 
-def count_tasks(file: Path) -> None:
-    """Write the number of unfinished tasks, again and again. A reader finds a whole number or no file."""
+class RememberedLoops(asyncio.DefaultEventLoopPolicy):
+    """Asyncio's own policy, which knows all loops that were made.
+
+    The garbage collector, asked for all tasks from beside, would hand out tuples that are still being made; who makes one then fails.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loops: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        """One more."""
+        self.loops = [each for each in self.loops if not each.is_closed()]
+        self.loops.append(loop := super().new_event_loop())
+        return loop
+
+    def unfinished_tasks(self) -> int:
+        """Of all loops."""
+        return sum(len(asyncio.all_tasks(loop)) for loop in self.loops)
+
+
+def _count(policy: RememberedLoops, file: Path) -> None:
+    """Write the number again and again. A reader finds a whole number or no file."""
     written = file.with_suffix(".new")
     while True:
-        written.write_text(str(unfinished_tasks()))
+        written.write_text(str(policy.unfinished_tasks()))
         written.replace(file)
         time.sleep(EVERY_S)
 
 
-def unfinished_tasks() -> int:
-    """Of this process, whatever the loop."""
-    return sum(1 for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done())
-
-
 if __name__ == "__main__":
-    threading.Thread(target=count_tasks, args=(Path(sys.argv[1]),), daemon=True).start()
-    module = sys.argv[2]
+    _policy = RememberedLoops()
+    asyncio.set_event_loop_policy(_policy)
+    threading.Thread(target=_count, args=(_policy, Path(sys.argv[1])), daemon=True).start()
     sys.argv = sys.argv[2:]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

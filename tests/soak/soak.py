@@ -25,6 +25,8 @@ KEEP_S = 60.0
 LOOK_S = 5.0
 FEED_S = 1.0
 """Real seconds."""
+LOG_TAIL = 20_000
+"""Characters."""
 
 
 class CountedProcesses(Processes):
@@ -88,6 +90,10 @@ class Soak(Storm):
             await federation.end()
         self.verdict.jobs = len(self.nodes)
         return self.verdict
+
+    def log_tail(self) -> str:
+        """The end of what the dispatcher has written: the folder goes with the soak."""
+        return self.federation.processes.log_file(DISPATCHER).read_text()[-LOG_TAIL:]
 
     def _look(self) -> Sample:
         """Memory, descriptors, threads, children and tasks of each process, and rows of the store by what they are of."""

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.soak.counted import unfinished_tasks
+from tests.soak.counted import RememberedLoops
 from tests.soak.growth import growth
 
 
@@ -37,11 +37,15 @@ def test_too_few_looks_tell_nothing() -> None:
         growth([{"x MB": 1.0}] * 8)
 
 
-async def test_tasks_are_counted_until_they_are_done() -> None:
-    before = unfinished_tasks()
-    go = asyncio.Event()
-    waiting = [asyncio.create_task(go.wait()) for _ in range(3)]
-    assert unfinished_tasks() == before + 3
-    go.set()
-    await asyncio.gather(*waiting)
-    assert unfinished_tasks() == before
+def test_tasks_of_each_loop_are_counted_until_they_are_done() -> None:
+    policy = RememberedLoops()
+    loops = policy.new_event_loop(), policy.new_event_loop()
+    try:
+        tasks = [loop.create_task(asyncio.sleep(0)) for loop in loops for _ in range(3)]
+        assert policy.unfinished_tasks() == 6
+        for task in tasks:
+            task.get_loop().run_until_complete(task)
+        assert policy.unfinished_tasks() == 0
+    finally:
+        for loop in loops:
+            loop.close()
