@@ -194,7 +194,7 @@ class Records:
         self._specs: dict[str, Spec] = {}
         self._revisions: dict[str, int] = {}
         self._words: dict[str, str] = {}
-        self._relied_on: Counter[str] = Counter()
+        self._underway = _Underway()
         """Keys that writes on their way rely on: they must not be deleted meanwhile."""
         self._reign: Reign | None = None
         self.listeners: list[Callable[[Changes], None]] = []
@@ -302,7 +302,7 @@ class Records:
 
     def unused_specs(self) -> list[str]:
         """Hashes of specs that no job is of, no attempt (a job may be given another spec after it) and none that is just being written."""
-        index, relied_on = self.index, self._relied_on
+        index, relied_on = self.index, self._underway.relied_on
         others = {array.template.spec_hash for array in self.job_arrays.values()}
         others.update(placement.spec_hash for placement in self.placements.values())
         return [
@@ -312,8 +312,8 @@ class Records:
         ]
 
     def has_spec(self, digest: str) -> bool:
-        """Whether that spec is stored already."""
-        return digest in self._specs
+        """Whether that spec is stored, and is not just being dropped: who needs one that is has to write it again."""
+        return digest in self._specs and not self._underway.dropped[f"spec/{digest}"]
 
     def followed(self, job: Job) -> Iterator[Job]:
         """The jobs that this one must follow, as far as their records live; of an array, all its tasks."""
@@ -364,7 +364,7 @@ class Records:
             # durable must be applied here all the same, or these rows could never be changed again.
             # The comparisons are those of the rows just read: made here, before anything else may run and move them.
             write = asyncio.ensure_future(self._write(changes, self._transaction(changes)))
-            self._relied_on.update(changes.relies_on)
+            self._underway.add(changes)
             write.add_done_callback(partial(self._written, changes))
             try:
                 await asyncio.shield(write)
@@ -378,7 +378,7 @@ class Records:
         self._apply(changes, await self.commit(transaction))
 
     def _written(self, changes: Changes, write: asyncio.Future[None]) -> None:
-        self._relied_on.subtract(changes.relies_on)
+        self._underway.remove(changes)
         if not write.cancelled():
             write.exception()  # looked at, also where the caller was cancelled and nobody else does
 
@@ -467,6 +467,27 @@ def _leave(groups: dict[str, dict[str, Job]], group: str, name: str) -> None:
     groups[group].pop(name, None)
     if not groups[group]:
         del groups[group]
+
+
+class _Underway:
+    """Keys in changes that are being written. The store may take them in another order than they were sent in."""
+
+    def __init__(self) -> None:
+        self.relied_on: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+
+    def add(self, changes: Changes) -> None:
+        """They are on their way."""
+        self.relied_on.update(changes.relies_on)
+        self.dropped.update(changes.deletes)
+
+    def remove(self, changes: Changes) -> None:
+        """They are written, or will not be."""
+        for counts, keys in ((self.relied_on, changes.relies_on), (self.dropped, changes.deletes)):
+            for key in keys:
+                counts[key] -= 1
+                if not counts[key]:
+                    del counts[key]
 
 
 def _hold(index: dict[str, Any], name: str, row: Record, *, wanted: bool) -> None:
