@@ -283,17 +283,17 @@ class Plant(NamedTuple):
 
 
 PLANTS: tuple[Plant, ...] = (
-    Plant(skip_the_fence, 5),
+    Plant(skip_the_fence, 4),
     Plant(replace_by_the_clock, 1),
     Plant(dispatch_twice, 0),
     Plant(act_as_a_deposed_leader, 4),
-    Plant(write_as_a_deposed_leader, 13),
+    Plant(write_as_a_deposed_leader, 4),
     Plant(forget_a_lease, 1),
     Plant(drop_a_terminal_status, 0),
-    Plant(acknowledge_before_it_is_durable, 54),
+    Plant(acknowledge_before_it_is_durable, 43),
     Plant(start_before_it_is_written, 0),
     Plant(start_again_after_a_restart, 0),
-    Plant(believe_what_a_wiped_disk_forgot, 10),
+    Plant(believe_what_a_wiped_disk_forgot, 4),
     Plant(reuse_a_placement_id, 0),
     Plant(start_half_a_gang, 5),
     Plant(seat_on_what_is_taken, 0),
