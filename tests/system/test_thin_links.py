@@ -24,6 +24,7 @@ pytestmark = pytest.mark.system
 SPEED = 10.0
 INPUT_BYTES, OUTPUT_BYTES, LOG_BYTES = 400_000, 2_000_000, 4_000_000
 """Of noise, which no gzip makes smaller."""
+SLOW_BYTES = 150_000
 BUDGET_BYTES = 2**20
 TOLD = 0.8
 """At least so much of what the link has carried is in `site show`: without heads of packets, acknowledgements and what was sent twice."""
@@ -34,9 +35,9 @@ PORT = 7070
 class Ship:
     """A dispatcher here, and a site of one host with a real agent beyond the link."""
 
-    def __init__(self, folder: Path, link: ThinLink) -> None:
+    def __init__(self, folder: Path, link: ThinLink, speed: float) -> None:
         self.link = link
-        self.clock = f"scaled:{SPEED:g}@{time.time():.3f}"
+        self.clock = f"scaled:{speed:g}@{time.time():.3f}"
         server = {"host": "0.0.0.0", "port": PORT, "insecure": True, "advertise": f"http://127.0.0.1:{PORT}"}
         (folder / "centre").mkdir(parents=True)
         self.dispatcher = Dispatcher(
@@ -116,9 +117,10 @@ class Ship:
 
 
 @pytest.fixture
-async def ship(tmp_path: Path) -> AsyncIterator[Ship]:
-    with ThinLink(tmp_path, Satellite(SPEED)) as link:
-        made = Ship(tmp_path / "world", link)
+async def ship(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Ship]:
+    speed = getattr(request, "param", SPEED)
+    with ThinLink(tmp_path, Satellite(speed)) as link:
+        made = Ship(tmp_path / "world", link, speed)
         await made.join()
         yield made
         await made.end()
@@ -147,6 +149,20 @@ async def test_a_job_over_a_satellite(ship: Ship, tmp_path: Path) -> None:
     assert (await ship.log(job)).split() == [str(INPUT_BYTES), "over"]
 
     assert ship.link.carried.lost
+
+
+@pytest.mark.parametrize("ship", [1.0], indirect=True)
+async def test_a_small_job_as_slowly_as_life(ship: Ship, tmp_path: Path) -> None:
+    """600 ms, one packet in a hundred lost and 256 kbit/s, with the kernel's own time-outs."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "data").write_bytes(random.Random(3).randbytes(SLOW_BYTES))
+    workdir = f"sha256:{(await ship.admin.upload(tmp_path / 'work')).hash}"
+    job = await ship.submit("cp data result; echo over", workdir=workdir, outputs=["result"])
+    await ship.until_status(job, JobStatus.SUCCEEDED)
+    assert (await ship.log(job)).split() == ["over"]
+    up, down = ship.carried()
+    assert SLOW_BYTES < up < 2 * SLOW_BYTES
+    assert SLOW_BYTES < down < 2 * SLOW_BYTES
 
 
 async def test_what_a_site_tells_of_its_link_agrees_with_what_that_has_carried(ship: Ship) -> None:
