@@ -51,7 +51,7 @@ class SiteSpec(Struct, frozen=True):
     drained: bool | None = None
     """`true`: nothing new starts there; `false`: it takes work. It is kept so whatever is done by other means. Left out: it stays as people have it."""
     by: Annotated[str, msgspec.Meta(max_length=100)] = ""
-    """With `drained: true`: when the last of its work has to be gone, such as `2026-12-01T18:00:00Z`. Left out: what runs there goes on to its end."""
+    """With `drained: true`: when the last of its work has to be gone, such as `2026-12-01T18:00:00Z`. Left out, or past when the site is drained: what runs there goes on to its end."""
     why: Annotated[str, msgspec.Meta(max_length=500)] = ""
     """With `drained: true`: why; the owners of jobs that have to leave are told."""
 
@@ -139,14 +139,22 @@ def _link(hosts: Iterable[MemberRow]) -> str:
     return f"{float(f'{max(trips_s) * 1000:.1g}'):.0f} ms" if trips_s else ""
 
 
-def is_as_wanted(spec: SiteSpec, row: SiteRow) -> bool:
+def by_at(spec: SiteSpec) -> float | None:
+    """When the last of its work has to be gone. Raises `Invalid` where that is no instant."""
+    return fields.instant(spec.by, "$.spec.by") if spec.by else None
+
+
+def is_as_wanted(spec: SiteSpec, row: SiteRow, now: float) -> bool:
     """Whether the site is drained, or is not, as the spec says. Raises `Invalid` where `by` is no instant."""
-    by_at = fields.instant(spec.by, "$.spec.by") if spec.by else None
+    until = by_at(spec)
     if spec.drained is None:
         return True
     if not spec.drained or not row.draining:
         return spec.drained == row.draining
-    return row.drain_by_at == by_at and row.drain_because.endswith(f": {spec.why}" if spec.why else "")
+    over = until is not None and until <= now and row.drain_by_at is None
+    return (over or row.drain_by_at == until) and row.drain_because.endswith(
+        f": {spec.why}" if spec.why else ""
+    )
 
 
 def only_use_moved(before: SiteStatus, after: SiteStatus) -> bool:
@@ -275,7 +283,8 @@ class SiteKeeper:
         """Drain the site or take it back, if its object says so and that is to be applied. Why it is not so (empty: it is), and how the site is then."""
         meta, spec = each.metadata, each.spec
         try:
-            if is_as_wanted(spec, row):
+            now = time.time()
+            if is_as_wanted(spec, row, now):
                 self._refused.pop(meta.name, None)
                 return "", row
             if not self._settings.apply:
@@ -284,7 +293,9 @@ class SiteKeeper:
             if generation == meta.generation and time.monotonic() - at_s < REFUSED_AGAIN_S:
                 return why, row
             if spec.drained:
-                await self._client.drain(row.name, by=spec.by, why=spec.why)
+                until = by_at(spec)
+                passed = until is not None and until <= now
+                await self._client.drain(row.name, by="" if passed else spec.by, why=spec.why)
             else:
                 await self._client.undrain(row.name)
         except Permanent as error:

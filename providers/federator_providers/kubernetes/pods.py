@@ -37,8 +37,8 @@ class PodRecord(msgspec.Struct, frozen=True):
     minimum_s: float
     scale_down_s: float
     tags: dict[str, str]
-    delay_s: float = 360.0
-    """From launch until it should run. Pods of older versions do not say it."""
+    delay_s: float = 1800.0
+    """From launch until it should run. Pods of older versions do not say it; this is more than most nodes take."""
 
 
 def to_create(request: LaunchRequest, configuration: KubernetesConfiguration) -> dict[str, Any]:

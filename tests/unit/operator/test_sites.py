@@ -145,6 +145,17 @@ async def test_a_site_is_drained_and_taken_back_as_its_object_says_and_the_same_
     assert (await world.look())["north"]["drained"] is True, "without `drained` it stays as people have it"
 
 
+async def test_once_its_moment_has_passed_a_site_is_still_drained_as_its_object_says() -> None:
+    """The dispatcher refuses moments that have passed."""
+    world = World(row())
+    world.apply("north", drained=True, why="new racks", by="2020-01-01T00:00:00Z")
+    for _ in range(2):
+        said = await world.look()
+        assert conditions(said["north"])["SpecInForce"] == "True"
+    assert world.asked == ["drain north"]
+    assert world.rows["north"].drain_by_at is None
+
+
 async def test_where_nothing_is_to_be_applied_it_is_compared() -> None:
     world = World(row(), apply=False)
     world.apply("north", drained=True)
