@@ -43,7 +43,7 @@ from federator.exporting.syslog import SyslogTarget
 from federator.kernel import systemd
 from federator.kernel.clock import SystemClock, parse_clock
 from federator.kernel.errors import Invalid, Transient
-from federator.kernel.quantities import parse_instant
+from federator.kernel.quantities import cents_up, parse_instant
 from federator.ports import (
     Archive,
     Blobs,
@@ -54,7 +54,7 @@ from federator.ports import (
     Store,
 )
 from federator.retry import Backoff, retried
-from federator.settings import Settings
+from federator.settings import ReservedSettings, Settings
 from federator.solving.child import ChildSolver
 from federator.solving.policy_trials import ChildTrials
 from federator.store.blobs import FileBlobs
@@ -293,13 +293,10 @@ class Dispatcher:
         """It acts for the leader only, and not too often; what is reserved there is offered by itself."""
         adapter = adapter_of(name, self._settings, self._clock)
         limited = LimitedProvider(LedProvider(adapter, reign), self._clock)
-        reserved = {
-            each.offer: Reservation(
-                each.machines, each.price_usd_h, parse_instant(each.until) if each.until else None
-            )
-            for each in self._settings.providers[name].reserved
-        }
-        return ReservedProvider(limited, self._clock, reserved)
+        reserved = self._settings.providers[name].reserved
+        return ReservedProvider(
+            limited, self._clock, {offer: terms for each in reserved for offer, terms in _paid(each).items()}
+        )
 
     def _say_started(self) -> None:
         if self._started is not None:
@@ -419,6 +416,15 @@ def _target(address: Address) -> LedgerTarget:
             return S3Target(address)
         case _:
             return SyslogTarget(address)
+
+
+def _paid(reserved: ReservedSettings) -> dict[str, Reservation]:
+    """By offer. Cents are rounded so that no more is taken as paid than is."""
+    until_at = parse_instant(reserved.until) if reserved.until else None
+    takes = {offer: round(100 * cents_up(usd_h)) for offer, usd_h in reserved.offers.items()}
+    limit = int(100 * reserved.committed_usd_h + 1e-6) if takes else reserved.machines
+    terms = Reservation(limit, reserved.price_usd_h, until_at, takes)
+    return dict.fromkeys(takes or [reserved.offer], terms)
 
 
 def _archive(settings: Settings, blobs: Blobs, state_dir: Path) -> Archive | None:

@@ -169,15 +169,35 @@ def _check_reserved(reserved: Sequence[ReservedSettings], path: str) -> None:
     for index, each in enumerate(reserved):
         at = f"{path}[{index}]"
         _check_numbers(each, at)
-        if each.machines < 1:
+        foreign = each.committed_usd_h if each.offer else each.machines
+        if foreign or bool(each.offer) == bool(each.offers):
+            remedy = "write offer and machines, or offers and committed_usd_h"
+            raise Invalid(
+                "must be machines of one offer, or a commitment for several", field=at, remedy=remedy
+            )
+        if each.offers:
+            _check_commitment(each, at)
+        elif each.machines < 1:
             remedy = "leave the entry out where none is reserved"
             raise Invalid("must be at least 1", field=f"{at}.machines", remedy=remedy)
-        if each.offer in [other.offer for other in reserved[:index]]:
-            raise Invalid(f"{each.offer!r} is listed twice", field=f"{at}.offer", remedy="add them up")
+        earlier = {name for other in reserved[:index] for name in (other.offer, *other.offers)}
+        for name in earlier.intersection(each.offers or [each.offer]):
+            field = f"{at}.offers" if each.offers else f"{at}.offer"
+            raise Invalid(f"{name!r} is listed twice", field=field, remedy="add them up")
         try:
             parse_instant(each.until or "2000-01-01T00:00:00Z")
         except ValueError as error:
             raise Invalid(str(error), field=f"{at}.until") from None
+
+
+def _check_commitment(reserved: ReservedSettings, at: str) -> None:
+    for name, usd_h in reserved.offers.items():
+        if not 0.01 <= usd_h <= reserved.committed_usd_h:
+            raise Invalid(
+                "must be at least 0.01, and no more than committed_usd_h",
+                field=f"{at}.offers.{name}",
+                remedy="write what an hour of one machine takes of the commitment, in USD",
+            )
 
 
 def _check_numbers(record: msgspec.Struct, path: str) -> None:

@@ -183,12 +183,16 @@ class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReservedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Machines of one offer that are paid for already: reserved, committed to, or under a savings plan."""
+    """Machines that are paid for already: so many of one offer (`offer`, `machines`), or of several that share a commitment, such as a savings plan (`offers`, `committed_usd_h`)."""
 
-    offer: str
+    offer: str = ""
     """Name of the offer, as `federator offers` shows it without them."""
-    machines: int
+    machines: int = 0
     """How many; at least 1."""
+    offers: dict[str, float] = {}
+    """Names of the offers that share a commitment, each with what an hour of one machine takes of it, in USD: its price under the plan."""
+    committed_usd_h: float = 0.0
+    """What is committed, and so paid whether it is used or not, in USD an hour. Machines count as reserved while what they take fits; further ones have the normal price."""
     price_usd_h: float = 0.0
     """What an hour of one still costs."""
     until: str = ""

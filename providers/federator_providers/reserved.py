@@ -1,20 +1,21 @@
 """Machines that are paid for already, as a decorator around any provider: reserved instances, blocks of capacity, committed use, savings plans.
 
-They are an offer of their own, `NAME/reserved`, of as many as are reserved, at what an hour of one still costs. So the plan takes them first, further machines cost what they cost, and caps count
+They are an offer of their own, `NAME/reserved`, of as many as are reserved, at what an hour of one still costs; offers of one savings plan share what is committed. So the plan takes them first, further machines cost what they cost, and caps count
 what is truly spent, with nothing new in the planner. Which machines those are is only a tag of ours: to a cloud all machines of the type are alike, and it takes the reservation off the bill.
 """
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from federator.kernel.clock import Clock
 from federator.kernel.errors import NoCapacity
 from federator.kernel.quantities import format_instant
-from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Offer, Stock
 from federator.ports import Provider
 from federator_providers.billing import metered_usd
 from federator_providers.stocks import SOLD_OUT_S
@@ -30,11 +31,39 @@ NOTICE_S = 600.0
 
 
 class Reservation(NamedTuple):
-    """So many machines of an offer. `until_at`: None where it does not end."""
+    """So many machines of an offer, or machines of several that share so many cents an hour. `until_at`: None where it does not end."""
 
-    machines: int
+    limit: int
     price_usd_h: float
     until_at: float | None
+    takes: Mapping[str, int] | None = None
+    """Of several offers: what a machine of each takes of the limit, in cents an hour."""
+
+    def takes_of(self, offer: str) -> int:
+        """What one machine of the offer takes of the limit."""
+        return self.takes[offer] if self.takes else 1
+
+    def taken(self, offer: str, live: Iterable[str]) -> int:
+        """What machines of these offers take of the limit that this offer has."""
+        shared = self.takes or {offer: 1}
+        return sum(shared.get(each, 0) for each in live)
+
+    def stock(self, offer: str, live: Iterable[str]) -> Stock | UnsetType:
+        """What offers share."""
+        if not self.takes:
+            return UNSET
+        name = f"commitment for {next(iter(self.takes))}"
+        taken = self.taken(offer, live)
+        return Stock(name, self.limit, each=self.takes[offer], used=taken, unit="cents an hour")
+
+    def __str__(self) -> str:
+        """For people."""
+        until = "" if self.until_at is None else f" until {format_instant(self.until_at)}"
+        return (
+            f"{self.limit} reserved{until}"
+            if not self.takes
+            else f"{self.limit / 100:.2f} USD an hour committed{until}"
+        )
 
 
 class ReservedProvider:
@@ -67,14 +96,14 @@ class ReservedProvider:
             ends_at = reservation.until_at
             if ends_at is not None and self._clock.now() + offer.delay_s >= ends_at - NOTICE_S:
                 left = 0
-            until = "" if ends_at is None else f" until {format_instant(ends_at)}"
             own = replace(
                 offer,
                 name=offer.name + RESERVED,
                 price_usd_h=reservation.price_usd_h,
                 minimum_billing_s=0.0,
                 available=left,
-                price_source=f"{reservation.machines} reserved{until}",
+                price_source=str(reservation),
+                stock=offer.stock or reservation.stock(offer.name, self._taking()),
             )
             found += [own, replace(offer, available=offer.available - left)]
         return found
@@ -87,7 +116,7 @@ class ReservedProvider:
             return await self._inner.launch(request)
         if request.name not in (self._live or {}) and self._left(name) < 1:
             raise NoCapacity(
-                f"all {reservation.machines} machines that are reserved of {name} are taken",
+                f"no machine of {name} is left of what is paid for already ({reservation})",
                 retry_after_s=SOLD_OUT_S,
             )
         tags = request.tags | {TAG: repr(reservation.price_usd_h)}
@@ -136,8 +165,13 @@ class ReservedProvider:
     def _left(self, offer: str) -> int:
         if self._live is None:
             return 0
-        taken = list((self._live | self._launching).values()).count(offer)
-        return max(0, self._reservations[offer].machines - taken)
+        reservation = self._reservations[offer]
+        left = reservation.limit - reservation.taken(offer, self._taking())
+        return max(0, left) // reservation.takes_of(offer)
+
+    def _taking(self) -> Iterable[str]:
+        """The offer of each machine that is rented as reserved, or asked for as one."""
+        return ((self._live or {}) | self._launching).values()
 
     def _told(self, instance: Instance) -> Instance:
         """A machine that is rented as reserved is of that offer, and costs what it says."""

@@ -74,6 +74,12 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_line_and_remedy(tmp_pat
         ("{offer: a, machines: 1, price_usd_h: -1}", "[0].price_usd_h"),
         ("{offer: a, machines: 1, until: tomorrow}", "[0].until"),
         ("{offer: a, machines: 1}, {offer: a, machines: 2}", "[1].offer"),
+        ("{machines: 1}", "[0]"),
+        ("{offer: a, machines: 1, committed_usd_h: 5}", "[0]"),
+        ("{offers: {a: 1}, committed_usd_h: 5, machines: 1}", "[0]"),
+        ("{offers: {a: 6}, committed_usd_h: 5}", "[0].offers.a"),
+        ("{offers: {a: 0}, committed_usd_h: 5}", "[0].offers.a"),
+        ("{offer: a, machines: 1}, {offers: {b: 1, a: 1}, committed_usd_h: 5}", "[1].offers"),
     ],
 )
 def test_what_is_reserved_is_checked(tmp_path: Path, wrong: str, field: str) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import NoCapacity
-from federator.model.capacity import Instance, InstanceStatus, LaunchRequest
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Stock
 from federator_providers.fake import FakeProvider
 from federator_providers.reserved import TAG, Reservation, ReservedProvider
 from tests.support.dispatch import OFFER
@@ -52,7 +52,9 @@ async def test_more_than_is_reserved_is_not_to_be_had_at_that_price_until_one_en
     await provider.instances("lab")
     await launch(provider, "a")
     await launch(provider, "b")
-    with pytest.raises(NoCapacity, match="all 2 machines that are reserved"):
+    with pytest.raises(
+        NoCapacity, match=r"no machine of .* is left of what is paid for already \(2 reserved\)"
+    ):
         await launch(provider, "c")
     assert (await launch(provider, "a")).status is InstanceStatus.BOOTING, "a repeated launch"
     await provider.terminate("b")
@@ -144,3 +146,33 @@ async def test_a_price_that_somebody_has_changed_to_none_hides_no_machine(tag: s
     (told,) = await provider.instances("lab")
     assert told.offer == NAME
     assert told.billed_usd == pytest.approx(3.6)
+
+
+async def test_machines_of_several_offers_are_reserved_while_their_prices_fit_what_is_committed() -> None:
+    clock = ManualClock()
+    large = replace(FURTHER, name="r/large/on-demand", price_usd_h=12.0, stock=Stock("GPUs", 16, each=8))
+    takes = {FURTHER.name: 250, large.name: 800}
+    plan = Reservation(1000, 0.0, None, takes)
+    inner = FakeProvider("p", clock, [FURTHER, large])
+    provider = ReservedProvider(inner, clock, dict.fromkeys(takes, plan))
+    await provider.instances("lab")
+    assert await left(provider) == {NAME: 4, FURTHER.name: 1, large.name + "/reserved": 1, large.name: 4}
+    boxes, _, larges, _ = await provider.offers()
+    assert boxes.stock == Stock(
+        "commitment for r/box/on-demand", 1000, each=250, used=0, unit="cents an hour"
+    )
+    assert boxes.price_source == "10.00 USD an hour committed"
+    assert larges.stock == large.stock, "a quota of the account counts as before"
+    await provider.launch(LaunchRequest("a", larges, "lab", {}, "secret"))
+    assert await left(provider) == {NAME: 0, FURTHER.name: 5, large.name + "/reserved": 0, large.name: 4}
+    with pytest.raises(NoCapacity, match=r"10\.00 USD an hour committed") as told:
+        await launch(provider, "b")
+    assert told.value.stock == "", "the same machine may be had at the normal price"
+    await provider.launch(LaunchRequest("c", FURTHER, "lab", {}, "secret"))
+    clock.advance(3600)
+    assert {each.name: each.billed_usd for each in await provider.instances("lab")} == pytest.approx(
+        {"a": 0.0, "c": 3.6}
+    )
+    await provider.terminate("a")
+    await provider.instances("lab")
+    assert (await left(provider))[NAME] == 4
