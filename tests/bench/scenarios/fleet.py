@@ -1,13 +1,17 @@
-"""Many agents: what 10,000 running placements cost the dispatcher, and how a thousand agents come back when it does."""
+"""Many agents: what 10,000 running placements cost the dispatcher, and how a thousand sites join, stand idle, and come back when it does."""
 
 import asyncio
+import os
+import subprocess
 import time
 from collections.abc import Awaitable
 
 from federator.client import AsyncClient
+from federator.model.jobs import JobStatus
 from tests.bench.figures import Better, Figure
 from tests.bench.harness import Bench
 from tests.bench.measuring import cpu_s, resident_mb
+from tests.bench.scenarios.verbs import FEDERATOR
 from tests.support.fleet import Dispatcher, Fleet
 
 SITES = 100
@@ -15,6 +19,7 @@ PLACEMENTS = 10_000
 AGENTS = 1000
 ARRAY = 5000
 WATCH_S = 20.0
+IDLE_S = 120.0
 TRICKLE_S = 0.2
 DOWN_S = 2.0
 LIMIT_S = 600.0
@@ -22,7 +27,8 @@ MOST_RUNS = 3
 NOTE = (
     "Simulated agents: the link, the handshake and the core are the agent's own, the host answers at once. They report every 5 s and share the machine with "
     "the dispatcher. CPU is that of the dispatcher's process in seconds a second. Planning is greedy's alone. Under 'a trickle', five jobs a second come and "
-    "end beside the 10,000. Back after a restart: from when it answers until the last agent has its session; meanwhile one client submits and lists in turn."
+    "end beside the 10,000. The 1,000 sites join by one token, 32 at a time, and then do nothing for two minutes; the job asks for one of them by name, and its time "
+    "is from its submission until the client has been told its end. Back after a restart: from when it answers until the last agent has its session; meanwhile one client submits and lists in turn."
 )
 JOB = {"run": "sleep 100000", "resources": {"cpus": 1}}
 
@@ -63,8 +69,7 @@ async def _coming_back(bench: Bench) -> list[Figure]:
     dispatcher = await _dispatcher(bench, "coming-back")
     try:
         async with Fleet(dispatcher) as fleet:
-            await fleet.join(agents)
-            await fleet.until(lambda: fleet.linked == agents, LIMIT_S)
+            figures = await _joining(bench, dispatcher, fleet, agents)
             dispatcher.kill()
             await fleet.until(lambda: fleet.linked == 0, LIMIT_S)
             await asyncio.sleep(DOWN_S)
@@ -75,12 +80,46 @@ async def _coming_back(bench: Bench) -> list[Figure]:
             slowest_s = await asked
             tries = (sum(agent.attempts for agent in fleet.agents) - before) / agents
             return [
+                *figures,
                 Figure("fleet, 1,000 agents back after a restart", back_s, "s", 30.0, Better.LESS),
                 Figure("fleet, slowest answer meanwhile", slowest_s * 1000, "ms", 1000.0, Better.LESS),
                 Figure("fleet, attempts per agent", tries, ""),
             ]
     finally:
         dispatcher.end()
+
+
+async def _joining(bench: Bench, dispatcher: Dispatcher, fleet: Fleet, sites: int) -> list[Figure]:
+    """Let all sites join by one token, leave them alone, look at them, and send one of them a job."""
+    began_s, used_s = time.monotonic(), cpu_s(dispatcher.pid)
+    await fleet.join(sites)
+    await fleet.until(lambda: fleet.linked == sites, LIMIT_S)
+    joined_s, joined_cpu_s = time.monotonic() - began_s, cpu_s(dispatcher.pid) - used_s
+    idle = await _cpu_share(dispatcher, asyncio.sleep(IDLE_S * min(1.0, bench.scale)))
+    memory_mb = resident_mb(dispatcher.pid)
+    environment = os.environ | {"FEDERATOR_SERVER": dispatcher.url, "FEDERATOR_TOKEN": dispatcher.token}
+    began_s = time.monotonic()
+    words = [FEDERATOR, "sites"]
+    listed = await asyncio.to_thread(subprocess.check_output, words, env=environment, text=True)
+    listed_s = time.monotonic() - began_s
+    site = f"site-{sites * 7 // 9}"
+    if site not in listed:
+        raise RuntimeError(f"`federator sites` does not show {site}")
+    began_s = time.monotonic()
+    async with AsyncClient(dispatcher.url, dispatcher.token) as people:
+        (job,) = (await people.submit({**JOB, "run": "true", "placement": {"sites": [site]}})).jobs
+        ended = (await people.wait(job)).job
+    done_s = time.monotonic() - began_s
+    if ended.status != JobStatus.SUCCEEDED:
+        raise RuntimeError(f"the job of {site} is {ended.status}")
+    return [
+        Figure("fleet, 1,000 sites joined and linked", joined_s, "s"),
+        Figure("fleet, 1,000 sites joined and linked, CPU", joined_cpu_s, "s"),
+        Figure("fleet, 1,000 idle sites, CPU", idle, "cores", 0.5, Better.LESS),
+        Figure("fleet, 1,000 idle sites, memory", memory_mb, "MB"),
+        Figure("fleet, the verb `sites` at 1,000 sites", listed_s * 1000, "ms"),
+        Figure("fleet, a job to site 777 of 1,000", done_s * 1000, "ms", 2000.0, Better.LESS),
+    ]
 
 
 async def _dispatcher(bench: Bench, name: str) -> Dispatcher:
