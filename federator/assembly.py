@@ -308,9 +308,7 @@ def assemble(  # noqa: PLR0913 - the parts of a dispatcher, by name
         replicas=Replicas(records, writer, acceptance, intake, services, absent_s),
         progress=progress,
         sites=Sites(records, writer, inventory, progress),
-        views=_views(
-            settings, records, inventory, observer, turn, explainer, writer, series, visibility, search
-        ),
+        views=_views(records, inventory, observer, turn, explainer, writer, series, visibility, search),
         policy_service=policies,
         policy_replays=PolicyReplays(recorded, policies, trials, clock, most_jobs=most),
         tunnels=TunnelService(records, writer),
@@ -428,7 +426,6 @@ def _observer(
 
 
 def _views(  # noqa: PLR0913, PLR0917 - what it joins
-    settings: Settings,
     records: Records,
     inventory: Inventory,
     observer: Observer,
@@ -449,7 +446,6 @@ def _views(  # noqa: PLR0913, PLR0917 - what it joins
         event_writer=event_writer,
         series=series,
         visibility=visibility,
-        providers=settings.providers,
         search=search,
     )
     search.archived.summary = views.summary

@@ -168,7 +168,7 @@ class BadTransition(Bug):
 class NoCapacity(Transient):
     """An offer is sold out for now; it is avoided for a while and another is tried.
 
-    `stock`: what it draws on is used up, so far that what takes `each` of it is not to be had under another name either.
+    `stock`: what it draws on is used up, so far that with `used` of it taken what takes `each` is not to be had under another name either.
     """
 
     code = "no-capacity"
@@ -180,8 +180,9 @@ class NoCapacity(Transient):
         retry_after_s: float = 1.0,
         stock: str = "",
         each: int = 0,
+        used: int = 0,
         field: str | None = None,
         remedy: str | None = None,
     ) -> None:
-        self.stock, self.each = stock, each
+        self.stock, self.each, self.used = stock, each, used
         super().__init__(message, retry_after_s=retry_after_s, field=field, remedy=remedy)

@@ -251,6 +251,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     draining_since_at: float | None = None
     ended_at: float | None = None
     failure: str | None = None
+    stock_limit: int | None = None
+    """The most that there can be of its offer's stock, as its provider's refusal tells; None: it was not refused for that."""
     reclaim_at: float | None = None
     """When the provider takes its machine back, as its notice says; None: it has given none."""
     payer: str = ""

@@ -42,6 +42,7 @@ def take_one(left: Offer) -> None:
             retry_after_s=SOLD_OUT_S,
             stock=stock.name,
             each=stock.each,
+            used=stock.used,
         )
     if left.available < 1:
         raise NoCapacity(

@@ -48,6 +48,7 @@ class Zones:
             retry_after_s=SOLD_OUT_S,
             stock=stock.name if stock else "",
             each=stock.each if stock else 0,
+            used=stock.used if stock else 0,
         )
 
     def note_sold_out(self, offer: str, zone: str) -> None:

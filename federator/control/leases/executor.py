@@ -255,10 +255,11 @@ class Executor:
     async def _failed(
         self, lease: Lease, why: str, *, event: str = "fail", short: NoCapacity | None = None
     ) -> None:
-        """The lease came to nothing: avoid its offer for a while, or what takes as much of its stock where that is gone, and let its jobs wait again."""
+        """The lease came to nothing: avoid its offer for a while, or keep how much there can be of its stock where that is gone, and let its jobs wait again."""
         until_at = self.event_writer.clock.now() + self._settings.avoid_s
         self._inventory.launch_failed(lease.provider, lease.offer.name, until_at=until_at, short=short)
-        await failed(self._records, self.event_writer, lease.id, why, event)
+        limit = short.used + short.each - 1 if short is not None and short.stock else None
+        await failed(self._records, self.event_writer, lease.id, why, event, stock_limit=limit)
 
     async def _heard(self, lease_id: str, instance: Instance) -> None:
         """What the provider says of one instance: its bill, an interruption, its end."""
@@ -276,7 +277,10 @@ class Executor:
             if instance.no_capacity and allows(self._records.leases[lease_id].status, "fail"):
                 stock = lease.offer.stock if instance.over_quota else None
                 short = NoCapacity(
-                    instance.no_capacity, stock=stock.name if stock else "", each=stock.each if stock else 0
+                    instance.no_capacity,
+                    stock=stock.name if stock else "",
+                    each=stock.each if stock else 0,
+                    used=self._inventory.used_of(lease.provider, stock) if stock else 0,
                 )
                 await self._failed(lease, f"no capacity: {short.message}", short=short)
             await self._ended(lease_id, instance.ended_at)

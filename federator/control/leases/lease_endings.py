@@ -90,7 +90,15 @@ async def terminated(
     await _end(records, lease_id, note, move, may)
 
 
-async def failed(records: Records, event_writer: EventWriter, lease_id: str, why: str, event: str) -> None:
+async def failed(
+    records: Records,
+    event_writer: EventWriter,
+    lease_id: str,
+    why: str,
+    event: str,
+    *,
+    stock_limit: int | None = None,
+) -> None:
     """It came to nothing, as `event` says: its jobs wait again."""
 
     def give_back(changes: Changes, placement: Placement) -> None:
@@ -100,7 +108,7 @@ async def failed(records: Records, event_writer: EventWriter, lease_id: str, why
     def move(changes: Changes, lease: Lease) -> None:
         ended = advance(lease.status, event) in LEASE_ENDED
         fields = {"ended_at": event_writer.clock.now(), "committed_usd": lease.billed_usd} if ended else {}
-        event_writer.lease(changes, lease, event, failure=why, **fields)
+        event_writer.lease(changes, lease, event, failure=why, stock_limit=stock_limit, **fields)
 
     await _end(records, lease_id, give_back, move, lambda lease: allows(lease.status, event), last=True)
 

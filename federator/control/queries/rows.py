@@ -9,10 +9,11 @@ from msgspec import UNSET
 from federator import __version__
 from federator.control.accounts.money import outstanding_usd, spend, spend_rows
 from federator.control.administration.authority import Authority, Right
+from federator.control.leases.stocks import Limits
 from federator.control.record.records import Records
 from federator.control.reports.inventory import Inventory
 from federator.kernel.versions import compared
-from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Market, Offer, Pool, Shape
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Market, Pool, Shape
 from federator.model.identity import Caller
 from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
@@ -27,7 +28,7 @@ from federator.model.rules import (
     admits_queue,
 )
 from federator.model.sites import REVOKED_KEY, SHARED_TRUST, Member, Site, SiteKind, SiteReport, SiteStatus
-from federator.model.snapshot import PoolView, SpendView
+from federator.model.snapshot import OfferView, PoolView, SpendView
 from federator.model.whose import EVERYBODY, in_words
 from federator.planning.explanations.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
@@ -167,21 +168,24 @@ _EMPTY = {SiteKind.CLOUD: "nothing of it is rented now"}
 _SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
 
 
-def offer_row(offer: Offer, site: str, inventory: Inventory, watched: Watched) -> OfferRow:
-    """What could be rented for that site, what of the stock that it draws on is taken, and how often its machines were."""
-    stock = offer.stock
+def offer_row(view: OfferView, watched: Watched, learned: Limits) -> OfferRow:
+    """What could be rented, what of the stock that it draws on is taken, and how often its machines were."""
+    offer, stock = view.offer, view.offer.stock
+    taken = f"{stock.name}: {stock.used} of {stock.limit} {stock.unit} taken" if stock else ""
+    if stock and (offer.provider, stock.name) in learned:
+        taken += ", more was refused"
     return OfferRow(
         provider=offer.provider,
         name=offer.name,
-        site=site,
+        site=view.site,
         model=offer.model,
         gpus=offer.gpus,
         market=offer.market,
         price_usd_h=offer.price_usd_h,
         delay_s=offer.delay_s,
         available=offer.to_be_had,
-        stock=f"{stock.name}: {stock.used} of {stock.limit} {stock.unit} taken" if stock else "",
-        avoid_until_at=inventory.avoided(offer.provider, offer)[0],
+        stock=taken,
+        avoid_until_at=view.avoid_until_at,
         price_source=offer.price_source,
         interruptions_h=watched.rate_h if offer.market is Market.SPOT else 0.0,
         interruptions=watched.interruptions,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from federator.control.administration.archive_search import ArchiveSearch
 from federator.control.administration.visibility import ANOTHERS, Sight, Visibility
+from federator.control.leases.stocks import learned_limits
 from federator.control.queries.archive_pages import ArchivePages, one_list
 from federator.control.queries.arrays import added_up, as_array, first_to_tell, tasks_by_status
 from federator.control.queries.blockers import blocked_by
@@ -51,7 +52,6 @@ from federator.model.plans import Explanation, Waiting
 from federator.model.rights import MAY_READ
 from federator.model.sites import Site
 from federator.planning.wording.told import told_event, told_line, winner_words
-from federator.settings import ProviderSettings
 from federator.wire.addresses import read_address
 from federator.wire.administration import BurstStatus
 from federator.wire.http import (
@@ -95,7 +95,6 @@ class Views:
         event_writer: EventWriter,
         series: SeriesService,
         visibility: Visibility,
-        providers: dict[str, ProviderSettings],
         search: ArchiveSearch,
     ) -> None:
         self.search = search
@@ -109,7 +108,6 @@ class Views:
         self._event_writer = event_writer
         self._series = series
         self._visibility = visibility
-        self._providers = providers
         self.waits = Waits(records, turn, explainer, self._waiting, observer.pools)
         self._lists = JobLists(records, JobOrders(records, explainer, lambda: turn.plan))
 
@@ -367,12 +365,8 @@ class Views:
     def offers(self) -> list[OfferRow]:
         """What could be rented, cheapest first."""
         seen = self._observer.interruptions
-        seen.count(self._event_writer.clock.now())
-        rows = [
-            offer_row(offer, self._providers[provider].site, self._inventory, seen.of(offer))
-            for provider, offers in self._inventory.offers.items()
-            for offer in offers
-        ]
+        learned = learned_limits(self._records.leases.values(), self._event_writer.clock.now())
+        rows = [offer_row(view, seen.of(view.offer), learned) for view in self._observer.offers()]
         return sorted(rows, key=lambda row: (row.price_usd_h / max(1, row.gpus), row.name))
 
     def leases(self) -> list[LeaseRow]:

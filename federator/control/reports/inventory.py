@@ -7,13 +7,15 @@ not be planned on as if it were fresh.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from federator.control.record.records import Records
 from federator.control.reports.gpu_use import GpuUses
 from federator.control.reports.measurements import Measurements
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Invalid, NoCapacity
 from federator.kernel.quantities import format_duration
-from federator.model.capacity import IN_PARTS, Offer
+from federator.model.capacity import IN_PARTS, Offer, Stock
 from federator.model.lifecycle import advance, allows
 from federator.model.sites import GpuUse, LinkState, Member, SiteReport, SiteStatus
 from federator.settings import LimitSettings, LinkSettings
@@ -57,8 +59,6 @@ class Inventory:
         self.offers: dict[str, tuple[Offer, ...]] = {}
         self.listed_at: dict[str, float] = {}
         self._avoided: dict[tuple[str, str], tuple[float, str]] = {}
-        self._gone: dict[tuple[str, str], dict[int, tuple[float, str]]] = {}
-        """Stocks from which so much at once was not to be had: until when, and why that is avoided."""
         self._began_at, self._began_boot_s = clock.now(), clock.boot()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
@@ -237,17 +237,22 @@ class Inventory:
         return None if heard is None or heard.report is None else heard.report.reclaim_at
 
     def launch_failed(self, provider: str, offer: str, *, until_at: float, short: NoCapacity | None) -> None:
-        """Avoid the offer, or, where its provider says that its stock is gone, what takes as much of that."""
-        if short is not None and short.stock:
-            because = f"there was too little left of {short.stock} when one was asked for"
-            self.avoid_stock(provider, short.stock, short.each, until_at=until_at, because=because)
-        else:
+        """Avoid the offer, or, where its provider says that its stock is gone, note how much of that is taken."""
+        if short is None or not short.stock:
             self.avoid(provider, offer, until_at=until_at, because="its last launch failed")
-
-    def avoid_stock(self, provider: str, stock: str, each: int, *, until_at: float, because: str) -> None:
-        """Do not try before then what takes as much as this of a stock, or more."""
-        self._gone.setdefault((provider, stock), {})[each] = until_at, because
+            return
+        self.offers[provider] = tuple(
+            replace(each, stock=replace(each.stock, used=max(each.stock.used, short.used)))
+            if each.stock and each.stock.name == short.stock
+            else each
+            for each in self.offers.get(provider, ())
+        )
         self._tell()
+
+    def used_of(self, provider: str, stock: Stock) -> int:
+        """How much of a stock is taken, as listed last."""
+        listed = (each.stock for each in self.offers.get(provider, ()))
+        return next((each.used for each in listed if each and each.name == stock.name), stock.used)
 
     def avoid(self, provider: str, offer: str, *, until_at: float, because: str) -> None:
         """Do not try this offer before then, with its GPU shared or not: it is one machine."""
@@ -257,11 +262,6 @@ class Inventory:
     def avoided(self, provider: str, offer: Offer) -> tuple[float | None, str]:
         """When the offer may be tried again, and why not before; None: now."""
         until_at, because = self._avoided.get((provider, offer.name.removesuffix(IN_PARTS)), (0.0, ""))
-        if offer.stock:
-            gone = self._gone.get((provider, offer.stock.name), {})
-            until_at, because = max(
-                [(until_at, because), *(why for each, why in gone.items() if each <= offer.stock.each)]
-            )
         return (until_at, because) if until_at > self._clock.now() else (None, "")
 
     def _tell(self) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from federator.control.accounts.concrete_rules import ConcreteRules
 from federator.control.accounts.money import paid_until_at, spend
 from federator.control.accounts.usage import Usage
-from federator.control.leases.stocks import unlisted_used
+from federator.control.leases.stocks import learned_limits, unlisted_used, within
 from federator.control.record.records import Records
 from federator.control.reports.history import History
 from federator.control.reports.interruption_counts import InterruptionCounts
@@ -309,10 +309,11 @@ class Observer:
 
     def _offers(self, *, in_parts: bool = False) -> Iterator[OfferView]:
         """`in_parts`: machines of one GPU a second time, with that shared."""
+        limits = learned_limits(self._records.leases.values(), self._clock.now())
         for provider, listed in sorted(self._inventory.offers.items()):
             settings = self._providers[provider]
             ours = (lease for lease in self._records.leases.values() if lease.provider == provider)
-            offers = unlisted_used(listed, ours, self._inventory.listed_at.get(provider, 0.0))
+            offers = within(unlisted_used(listed, ours, self._inventory.listed_at.get(provider, 0.0)), limits)
             parts = [offer.as_shared() for offer in offers if in_parts and offer.gpus == 1]
             for offer in (*offers, *parts):
                 until_at, because = self._inventory.avoided(provider, offer)

@@ -342,11 +342,12 @@ async def test_machines_of_one_family_are_taken_from_one_quota_whoever_rented_th
 
 async def test_a_quota_that_ec2_says_is_used_up_is_named(ec2: Ec2Proxy, clock: ManualClock) -> None:
     made = make(ec2, clock, zones=[A, B], quotas=[{"families": ["g"], "vcpus": 64}])
+    await ask(made, "first")
     ec2.refusals["RunInstances"] = [(400, "VcpuLimitExceeded")]
     with pytest.raises(NoCapacity, match="VcpuLimitExceeded") as told:
         await ask(made)
-    assert (told.value.stock, told.value.each) == ("g on-demand", 4)
-    assert await ec2.living() == [], "the other zone was not asked: the quota is of the region"
+    assert (told.value.stock, told.value.each, told.value.used) == ("g on-demand", 4, 4)
+    assert len(await ec2.living()) == 1, "the other zone was not asked: the quota is of the region"
     ec2.refusals["RunInstances"] = [(400, "InsufficientInstanceCapacity")] * 2
     with pytest.raises(NoCapacity) as told:
         await ask(made)

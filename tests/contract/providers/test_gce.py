@@ -160,7 +160,7 @@ async def test_quotas_of_the_region_limit_a_gpu_model_whoever_has_them(
     launches = len(inserted(gce_server))
     with pytest.raises(NoCapacity, match="NVIDIA_L4_GPUS has 0 of 3 GPUs left") as told:
         await ask(rented, "lease-c")
-    assert (told.value.stock, told.value.each) == ("NVIDIA_L4_GPUS", 1)
+    assert (told.value.stock, told.value.each, told.value.used) == ("NVIDIA_L4_GPUS", 1, 3)
     assert len(inserted(gce_server)) == launches, "what the quota cannot hold is not asked for"
     gce_server.quotas = [
         standard | {"limit": 9.0},
@@ -181,7 +181,7 @@ async def test_a_quota_that_google_says_is_used_up_is_named_and_no_other_zone_is
     gce_server.quotas[0]["usage"] = 1.0
     with pytest.raises(NoCapacity, match="QUOTA_EXCEEDED") as told:
         await ask(rented)
-    assert (told.value.stock, told.value.each) == ("NVIDIA_L4_GPUS", 1)
+    assert (told.value.stock, told.value.each, told.value.used) == ("NVIDIA_L4_GPUS", 1, 0)
     assert len(inserted(gce_server)) == 1
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from federator.model.capacity import LeaseStatus, Stock
+from federator.control.leases.stocks import learned_limits
+from federator.model.capacity import Lease, LeaseStatus, Stock
 from federator.model.jobs import JobStatus
 from federator.model.snapshot import OfferView
 from tests.support.dispatch import OFFER, World, make_world
@@ -30,7 +31,7 @@ def offers(world: World) -> dict[str, OfferView]:
     return {view.offer.name: view for view in world.core.turn.observer.snapshot().offers}
 
 
-async def test_a_stock_that_is_used_up_is_avoided_under_each_name_that_takes_as_much() -> None:
+async def test_a_stock_that_is_used_up_is_not_planned_on_under_each_name_that_takes_as_much() -> None:
     world = await a_world(EIGHT, FOUR, APART)
     job = await world.submit(resources={"gpus": 8}, **URGENT)
     await world.turn()
@@ -45,32 +46,53 @@ async def test_a_stock_that_is_used_up_is_avoided_under_each_name_that_takes_as_
     assert world.job(job).status is JobStatus.PENDING
     assert world.leases()[0].status is LeaseStatus.FAILED
     seen = offers(world)
-    assert seen[EIGHT.name].avoid_until_at is not None
-    assert "A100 GPUs" in seen[EIGHT.name].avoid_because
-    assert seen[FOUR.name].avoid_until_at is None, "the smaller machine may still be had"
-    assert seen[APART.name].avoid_until_at is None
-    world.core.inventory.avoid_stock(
-        "cloudy", "A100 GPUs", 4, until_at=world.clock.now() + 60.0, because="gone"
-    )
-    assert [offers(world)[o.name].avoid_because for o in (FOUR, APART)] == ["gone", ""]
-    world.clock.advance(61.0)
-    assert offers(world)[FOUR.name].avoid_until_at is None
+    assert seen[EIGHT.name].offer.to_be_had == 0
+    assert seen[FOUR.name].offer.to_be_had == 1, "the smaller machine may still be had"
+    assert seen[APART.name].offer.to_be_had == APART.available
+    assert seen[EIGHT.name].offer.stock == replace(SIXTEEN, used=10), "it is as large as its provider says"
+    assert {view.avoid_until_at for view in seen.values()} == {None}
 
 
-async def test_a_quota_that_is_told_of_late_is_that_of_the_stock() -> None:
-    world = await a_world(EIGHT, FOUR, APART)
+async def refused_late(world: World) -> Lease:
+    """A machine that was launched, and for which the provider then says that there is no quota."""
     await world.submit(resources={"gpus": 8}, **URGENT)
     await world.turn()
     await world.core.executor.step()
-    (lease,) = world.leases()
-    twin = replace(EIGHT, name="r1/twin/on-demand")
-    world.provider.catalogue = [EIGHT, twin, FOUR, APART]
+    (lease,) = [each for each in world.leases() if each.status is LeaseStatus.BOOTING]
     world.provider.find_nothing_for(lease.id, "QUOTA_EXCEEDED", over_quota=True)
     await world.core.executor.poll()
-    assert world.leases()[0].failure == "no capacity: QUOTA_EXCEEDED"
-    seen = offers(world)
-    assert "A100 GPUs" in seen[twin.name].avoid_because
-    assert [seen[o.name].avoid_until_at for o in (FOUR, APART)] == [None, None]
+    return world.core.records.leases[lease.id]
+
+
+async def test_a_quota_that_is_told_of_late_is_that_of_the_stock_for_a_day_and_a_new_leader() -> None:
+    world = await a_world(EIGHT, FOUR, APART)
+    twin = replace(EIGHT, name="r1/twin/on-demand")
+    world.provider.catalogue = [EIGHT, twin, FOUR, APART]
+    lease = await refused_late(world)
+    assert (lease.failure, lease.stock_limit) == ("no capacity: QUOTA_EXCEEDED", 7)
+    assert [offers(world)[o.name].offer.to_be_had for o in (EIGHT, twin, FOUR, APART)] == [0, 0, 1, 4]
+    assert {row.name: row.stock for row in world.core.views.offers()}[twin.name] == (
+        "A100 GPUs: 0 of 7 GPUs taken, more was refused"
+    )
+    again = await make_world(store=world.core.records.store, clock=world.clock)  # type: ignore[arg-type]
+    again.provider.catalogue = world.provider.catalogue
+    await again.core.executor.poll()
+    assert [offers(again)[o.name].offer.to_be_had for o in (EIGHT, twin, FOUR, APART)] == [0, 0, 1, 4]
+    world.clock.advance(24 * 3600.0)
+    assert [offers(again)[o.name].offer.to_be_had for o in (EIGHT, twin, FOUR, APART)] == [2, 2, 4, 4]
+
+
+async def test_a_limit_that_a_refusal_has_told_ends_once_more_was_launched() -> None:
+    world = await a_world(EIGHT)
+    refused = await refused_late(world)
+    now = world.clock.now()
+    later = replace(refused, id="later", requested_at=now + 1, launched_at=now + 1, stock_limit=None)
+    small = replace(later, offer=FOUR)
+    assert dict(learned_limits([small, refused], now)) == {("cloudy", "A100 GPUs"): 7}
+    assert not learned_limits([later, refused], now)
+    lower = replace(refused, id="lower", requested_at=now + 2, stock_limit=3)
+    assert dict(learned_limits([lower, small, refused], now)) == {("cloudy", "A100 GPUs"): 3}
+    assert dict(learned_limits([replace(lower, requested_at=now), small], now)) == {}
 
 
 async def test_what_is_asked_for_since_the_last_listing_is_taken_off_the_stock_once() -> None:
