@@ -1,13 +1,15 @@
 """Settings of the `azure` provider, and the offers that they make. Credentials are none of them: they are in the environment, or the machine's own."""
 
 import re
+from collections import Counter
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market, Offer
+from federator.model.capacity import Market, Offer, Stock
 from federator.wire import fields
 from federator.wire.decoding import decode
 from federator.wire.fields import Text
@@ -88,7 +90,29 @@ def read_settings(provider: str, settings: object) -> AzureConfiguration:
         row = CATALOGUE.row(entry.instance_type, at)
         return [_offer(provider, given, entry, row, Market(market), at) for market in entry.market]
 
-    return AzureConfiguration(given, offers_by_name(given.offers, make, f"{path}.offers"))
+    return AzureConfiguration(given, _with_stocks(offers_by_name(given.offers, make, f"{path}.offers")))
+
+
+def _with_stocks(offers: dict[str, Offer]) -> dict[str, Offer]:
+    """The offers, each with the quota that its vCPUs count towards. Quotas are not read: what the settings allow of all its offers is its limit until Azure refuses more."""
+    limits = Counter[str]()
+    for offer in offers.values():
+        limits[_quota(offer)] += offer.available * offer.cpus_milli // 1000
+    return {
+        name: replace(
+            offer,
+            stock=Stock(_quota(offer), limits[_quota(offer)], each=offer.cpus_milli // 1000, unit="vCPUs"),
+        )
+        for name, offer in offers.items()
+    }
+
+
+def _quota(offer: Offer) -> str:
+    """One for all spot machines of the region; on demand one for each family, which is the size's name without its vCPUs and the `i` of isolated ones."""
+    if offer.market is Market.SPOT:
+        return "all spot"
+    _, size, *rest = offer.instance_type.split("_")
+    return f"{'_'.join([re.sub('[0-9i]', '', size), *rest])} on-demand"
 
 
 def _check(given: AzureSettings, path: str) -> None:

@@ -172,10 +172,12 @@ async def test_what_azure_answers_is_told_in_our_words(
         azure_server.refuses_launches = refusal
     else:
         azure_server.refuses = refusal
-    with pytest.raises(error):
+    with pytest.raises(error) as told:
         await rented.launch(LaunchRequest("lease-a", offer, "lab", {}, ""))
     assert azure_server.machines == {}
     quota = refusal[1] == "OperationNotAllowed"
+    if isinstance(told.value, NoCapacity):
+        assert told.value.stock == ("NCas_T4_v3 on-demand" if quota else "")
     assert len(azure_server.launches()) == (0 if error is not NoCapacity else 1 if quota else 2)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from federator.kernel.errors import Invalid
-from federator.model.capacity import Market
+from federator.model.capacity import Market, Stock
 from federator_providers.azure.settings import read_settings
 from tests.testbeds.azure import GROUP, IMAGE, SUBNET, SUBSCRIPTION
 
@@ -52,3 +52,18 @@ def test_mistakes_name_their_key_and_a_remedy(change: dict[str, Any], field: str
         read_settings("burst", GIVEN | change)
     assert told.value.field == f"$.providers.burst.settings.{field}"
     assert says in told.value.describe()
+
+
+def test_sizes_of_one_family_and_all_spot_machines_draw_on_one_quota() -> None:
+    sizes = ["Standard_NC40ads_H100_v5", "Standard_NC80adis_H100_v5", "Standard_NC4as_T4_v3"]
+    entries = [
+        {"instance_type": size, "market": ["on-demand", "spot"], "spot_price_usd_h": 1.0, "max_instances": 2}
+        for size in sizes
+    ]
+    offers = read_settings("burst", GIVEN | {"offers": entries}).offers.values()
+    single, single_spot, double, _, other, other_spot = (offer.stock for offer in offers)
+    assert single == Stock("NCads_H100_v5 on-demand", 240, each=40, unit="vCPUs"), "as many as may be rented"
+    assert double == Stock("NCads_H100_v5 on-demand", 240, each=80, unit="vCPUs")
+    assert other == Stock("NCas_T4_v3 on-demand", 8, each=4, unit="vCPUs")
+    assert single_spot == Stock("all spot", 248, each=40, unit="vCPUs")
+    assert other_spot == Stock("all spot", 248, each=4, unit="vCPUs")
