@@ -34,7 +34,7 @@ class Lend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What of the site the federation may use. Left out: everything."""
 
     gpus: dict[fields.Name, Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]] = {}
-    """Most GPUs lent, by pool, such as `{a100: 6}`. Left out: all."""
+    """Most GPUs lent, by pool, such as `{a100: 6}`. Left out: all; of MIG instances, those of GPUs that the limit of their pool leaves when the whole ones are lent."""
     pools: Annotated[tuple[fields.Name, ...], fields.alone()] = ()
     """Pools that are lent at all. Left out: all."""
     hours: WrittenHours | None = None

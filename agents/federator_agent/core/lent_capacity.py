@@ -30,6 +30,8 @@ class Instance(msgspec.Struct, frozen=True):
 
     uuid: str
     memory_mib: int
+    pool: str
+    """That has its GPU when that is not cut."""
 
 
 class HostPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,7 +255,26 @@ def lent_hosts(site: Site, pool: HostPool) -> tuple[Host, ...]:
     """The hosts of a pool as far as they are lent, all free, whatever the hour. Of a GPU pool, a host whose GPUs are all kept is kept whole."""
     if site.lend.pools and pool.name not in site.lend.pools:
         return ()
-    return _hosts(pool, site.lend.gpus.get(pool.name, pool.nodes * pool.gpus_per_node))
+    hosts = _hosts(pool, site.lend.gpus.get(pool.name, pool.nodes * pool.gpus_per_node))
+    if pool.instances and pool.name not in site.lend.gpus:
+        kept = _kept_of_cut(site)
+        return tuple(host for host in hosts if place_of(host.gpus[0])[0] not in kept)
+    return hosts
+
+
+def _kept_of_cut(site: Site) -> set[int]:
+    """The GPUs cut by MIG for which the limit of their own pool leaves nothing: it is used up by those that are whole, then by the first ones."""
+    cut: dict[str, set[int]] = {}
+    whole = dict.fromkeys(site.lend.gpus, 0)
+    for pool in site.pools:
+        whole[pool.name] = pool.nodes * pool.gpus_per_node
+        for number, instance in zip(pool.devices, pool.instances, strict=False):
+            cut.setdefault(instance.pool, set()).add(place_of(number)[0])
+    return {
+        gpu
+        for name, limit in site.lend.gpus.items()
+        for gpu in sorted(cut.get(name, ()))[max(0, limit - whole[name]) :]
+    }
 
 
 @lru_cache(maxsize=256)
@@ -317,6 +338,8 @@ def lent_gpus(site: Site, pool: HostPool) -> int:
     """How many GPUs of a pool are lent, busy or free, whatever the hour."""
     if site.lend.pools and pool.name not in site.lend.pools:
         return 0
+    if pool.instances:
+        return len(lent_hosts(site, pool))
     has = pool.nodes * pool.gpus_per_node
     allowed = has if pool.allowed_gpus is None else pool.allowed_gpus
     return min(has, allowed, site.lend.gpus.get(pool.name, has))

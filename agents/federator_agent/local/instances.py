@@ -73,7 +73,7 @@ def _part(pool: HostPool, gpu: Gpu, beside: _Beside) -> HostPool:
         shares=1,
         host_milli=gpu.mig.milli,
         cut_milli=gpu.mig.milli,
-        instances=(Instance(gpu.uuid, gpu.memory_mib),),
+        instances=(Instance(gpu.uuid, gpu.memory_mib, pool.name),),
         labels=pool.labels,
     )
 

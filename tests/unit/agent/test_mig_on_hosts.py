@@ -1,5 +1,6 @@
 """GPUs of a bare host in MIG mode: their instances are pools of parts, which may change under running work."""
 
+import pytest
 from msgspec.structs import replace
 
 from federator.model.capacity import Shape
@@ -8,7 +9,7 @@ from federator.model.placements import PlacementStatus
 from federator_agent.core import events as ev
 from federator_agent.core.capacity_report import site_report
 from federator_agent.core.events import Now
-from federator_agent.core.lent_capacity import HostPool, Instance, Site, with_shares
+from federator_agent.core.lent_capacity import HostPool, Instance, Lending, Site, lent_gpus, with_shares
 from federator_agent.environment import device_environment
 from federator_agent.gpus import Gpu
 from federator_agent.local.instances import with_instances
@@ -67,7 +68,7 @@ def test_each_profile_is_a_pool_and_what_is_whole_stays() -> None:
     assert (small.name, small.devices, small.nodes) == ("a-1g.10gb", (40_007, 40_009), 2)
     assert (small.host_milli, small.cut_milli, small.is_here) == (143, 143, True)
     assert (small.cpus_milli_per_node, half.cpus_milli_per_node) == (500, 2000)
-    assert small.instances == (Instance("MIG-3-7", 9728), Instance("MIG-3-9", 9728))
+    assert small.instances == (Instance("MIG-3-7", 9728, "a"), Instance("MIG-3-9", 9728, "a"))
     assert (half.name, half.model, half.labels) == ("a-3g.40gb", "A100", POOL.labels)
     assert [pool.name for pool in cut(POOL, *(instance(gpu, 0, HALF) for gpu in range(4)))] == ["a-3g.40gb"]
 
@@ -106,6 +107,30 @@ def test_work_without_a_gpu_finds_room_beside_instances() -> None:
     (slot,) = world.state.records["p"].slots
     assert (slot.gpus, slot.uuid) == ((), "")
     assert free(world) == {"a": [3], "a-1g.10gb": [143]}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "lent"),
+    [
+        ({}, {"a": 1, "a-1g.10gb": 3, "a-3g.40gb": 2}),
+        ({"a": 0}, {"a": 0, "a-1g.10gb": 0, "a-3g.40gb": 0}),
+        ({"a": 1}, {"a": 1, "a-1g.10gb": 0, "a-3g.40gb": 0}),
+        ({"a": 2}, {"a": 1, "a-1g.10gb": 1, "a-3g.40gb": 0}),
+        ({"a": 3}, {"a": 1, "a-1g.10gb": 2, "a-3g.40gb": 1}),
+        ({"a": 0, "a-1g.10gb": 2}, {"a": 0, "a-1g.10gb": 2, "a-3g.40gb": 0}),
+        ({"a-3g.40gb": 1}, {"a": 1, "a-1g.10gb": 3, "a-3g.40gb": 1}),
+    ],
+)
+def test_what_the_owner_keeps_of_a_pool_is_kept_when_it_is_cut(
+    gpus: dict[str, int], lent: dict[str, int]
+) -> None:
+    small = (instance(gpu, 7, SMALL) for gpu in (1, 2, 3))
+    pools = cut(POOL, *small, instance(2, 1, HALF), instance(3, 1, HALF))
+    world = World(Site(name="here", pools=pools, lend=Lending(gpus=gpus)))
+    world.connect()
+    assert {pool.name: lent_gpus(world.state.site, pool) for pool in pools} == lent
+    report = site_report(world.state, Now(world.at, world.boot_s))
+    assert {pool.name: sum(shape.count for shape in pool.free if shape.gpus) for pool in report.pools} == lent
 
 
 def test_an_idle_gpu_is_cut_otherwise_while_work_runs_on_other_instances() -> None:
