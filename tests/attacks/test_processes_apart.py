@@ -3,6 +3,7 @@
 The attacker is a real job, staged and started as the agent does it. A victim runs beside it, whose files, environment and processes are what is wanted.
 """
 
+import functools
 import os
 import pwd
 import shlex
@@ -22,7 +23,7 @@ from federator.wire.decoding import decode
 from federator_agent.core import events as ev
 from federator_agent.core.state import PlacementRecord
 from federator_agent.local import confinement, nodes
-from federator_agent.local.confinement import Confinement
+from federator_agent.local.confinement import GIVEN_DESCRIPTOR, Confinement, Place
 from federator_agent.local.isolation import Isolation, Mode
 from federator_agent.local.runtime import LocalRuntime
 from federator_agent.local.traces import processes
@@ -350,28 +351,59 @@ def test_root_is_no_account_for_jobs() -> None:
         assert caught.value.field == "$.isolation.users.ada"
 
 
-def test_the_gpus_of_others_are_not_to_be_opened(tmp_path: Path) -> None:
-    """Device nodes by the driver's word; a plain file stands for the node."""
+def a_driver(root: Path, **instances: int) -> None:
+    """What NVIDIA's driver says of two GPUs, and of these instances of the first, by the minor numbers of their nodes. Plain files stand for nodes."""
     for number, bus in enumerate(("0000:3b:00.0", "0000:1a:00.0")):
-        folder = tmp_path / "proc/driver/nvidia/gpus" / bus
+        folder = root / "proc/driver/nvidia/gpus" / bus
         folder.mkdir(parents=True)
         (folder / "information").write_text(f"Model: \t H200\nDevice Minor: \t {number}\n")
-        (tmp_path / "dev").mkdir(exist_ok=True)
-        (tmp_path / f"dev/nvidia{number}").touch()
+        (root / "dev/nvidia-caps").mkdir(parents=True, exist_ok=True)
+        (root / f"dev/nvidia{number}").touch()
+    for instance, minor in instances.items():
+        folder = root / f"proc/driver/nvidia/capabilities/gpu1/mig/{instance}"
+        (folder / "ci0").mkdir(parents=True)
+        for access, number in ((folder, minor), (folder / "ci0", minor + 1)):
+            (access / "access").write_text(f"DeviceFileMinor: {number}\nDeviceFileMode: 292\n")
+            (root / f"dev/nvidia-caps/nvidia-cap{number}").touch()
+
+
+def test_the_gpus_of_others_are_not_to_be_opened(tmp_path: Path) -> None:
+    """Device nodes by the driver's word."""
+    a_driver(tmp_path, gi1=12, gi7=66)
     assert nodes.numbers(tmp_path) == [1, 0]
     assert nodes.others((0,), tmp_path) == (tmp_path / "dev/nvidia0",)
     assert nodes.others((), tmp_path) == (tmp_path / "dev/nvidia1", tmp_path / "dev/nvidia0")
     assert nodes.others((0, 1), tmp_path) == ()
-    for instance, minor in ((1, 12), (7, 66)):
-        folder = tmp_path / f"proc/driver/nvidia/capabilities/gpu1/mig/gi{instance}"
-        (folder / "ci0").mkdir(parents=True)
-        for access, number in ((folder, minor), (folder / "ci0", minor + 1)):
-            (access / "access").write_text(f"DeviceFileMinor: {number}\nDeviceFileMode: 292\n")
-            node = tmp_path / f"dev/nvidia-caps/nvidia-cap{number}"
-            node.parent.mkdir(exist_ok=True)
-            node.touch()
-    hidden = {node.name for node in nodes.others((number_of(0, 7),), tmp_path)}
-    assert hidden == {"nvidia0", "nvidia-cap12", "nvidia-cap13"}
+    seventh = (number_of(0, 7),)
+    assert nodes.others(seventh, tmp_path) == (tmp_path / "dev/nvidia0",)
+    assert {node.name for node in nodes.openers(seventh, tmp_path)} == {"nvidia-cap66", "nvidia-cap67"}
+    assert nodes.openers((0,), tmp_path) == nodes.openers((number_of(5, 7),), tmp_path) == ()
+
+
+def test_a_job_sees_no_instance_but_its_own_even_of_those_made_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mode = Mode.USERS if os.geteuid() == 0 else Mode.SANDBOX
+    need((factories_local_users if mode is Mode.USERS else factories_local_sandbox).lacking())
+    root = tmp_path / "root"
+    a_driver(root, gi1=12, gi7=66)
+    for name in ("others", "of_instances", "openers"):
+        monkeypatch.setattr(nodes, name, functools.partial(getattr(nodes, name), root=root))
+    kept = Confinement(mode, Isolation(mode=mode, shared=(str(root),)), tmp_path / "state")
+    own = tmp_path / "state/placements/p"
+    place = Place(own, own / "work", gpus=(number_of(0, 7),))
+    kept.own(place, fresh=True)
+    folder = root / "dev/nvidia-caps"
+    script = f"ls {folder}; echo; read go; ls {folder}"
+    launch = kept.launch(place, ["/bin/sh", "-c", script], {}, {})
+    given = ["/bin/sh", "-c", f'exec {GIVEN_DESCRIPTOR}</dev/null; exec "$@"', "sh", *launch.command]
+    job = subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    out = job.stdout
+    assert out is not None
+    first = list(iter(lambda: out.readline().strip(), ""))
+    (folder / "nvidia-cap120").touch()
+    later = job.communicate("go\n")[0].split()
+    assert first == later == ["nvidia-cap66", "nvidia-cap67"]
 
 
 def test_the_agent_cannot_be_traced_by_its_own_user() -> None:

@@ -306,7 +306,7 @@ class Confinement:
             view += _shown("--ro-bind", folder, self._directory)
         for file in (*self._hidden, *nodes.others(place.gpus)):
             view += ["--ro-bind", "/dev/null", str(file)] if file.exists() else []
-        return [*view, "--proc", "/proc", "--chdir", str(place.work)]
+        return [*view, *_own_instances(place.gpus), "--proc", "/proc", "--chdir", str(place.work)]
 
     # Whether it works -------------------------------------------------------------------------------------------------
 
@@ -463,6 +463,15 @@ def _device_folder() -> list[str]:
     for device in sorted(Path("/dev").iterdir()):
         if not _NO_DEVICES.fullmatch(device.name) and os.access(device, os.R_OK):
             view += ["--dev-bind-try", str(device), str(device)]
+    return view
+
+
+def _own_instances(gpus: Sequence[int]) -> list[str]:
+    """Of MIG instances those of these numbers alone. Others are not hidden one by one: they are made while jobs run, and their nodes with them."""
+    folder = nodes.of_instances()
+    view = _empty(folder) if folder else []
+    for node in nodes.openers(gpus) if folder else ():
+        view += ["--dev-bind-try", str(node), str(node)]
     return view
 
 

@@ -1,4 +1,4 @@
-"""Which device nodes of this host's GPUs a job is not to have.
+"""Which device nodes of this host's GPUs a job is to have, and which not.
 
 NVIDIA's driver says for each GPU, in a folder named by its place on the PCI bus, which number its node has. The GPUs count in the order of
 that bus, as the agent counts them. A MIG instance has nodes that open it, beside that of its GPU. Nodes that belong to no GPU alone stay.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from federator_agent.mig import number_of, place_of
+from federator_agent.mig import place_of
 
 _CAPABILITY = re.compile(r"^DeviceFileMinor:\s*(\d+)\s*$", re.MULTILINE)
 _MINOR = re.compile(r"^Device Minor:\s*(\d+)\s*$", re.MULTILINE)
@@ -29,19 +29,27 @@ def numbers(root: Path = Path("/")) -> list[int]:
 
 
 def others(gpus: Collection[int], root: Path = Path("/")) -> tuple[Path, ...]:
-    """The nodes of all GPUs of this host but those with these numbers, or with instances of these numbers; and of all other instances."""
+    """The nodes of all GPUs of this host but those with these numbers, or with instances of these numbers."""
     whole = {place_of(gpu)[0] for gpu in gpus}
-    nodes = []
-    for gpu, node in enumerate(numbers(root)):
-        if gpu not in whole:
-            nodes.append(root / f"dev/nvidia{node}")
-        for instance in (root / f"proc/driver/nvidia/capabilities/gpu{node}/mig").glob("gi[0-9]*"):
-            if number_of(gpu, int(instance.name[2:])) not in gpus:
-                nodes += (_capability(file, root) for file in instance.rglob("access"))
+    nodes = (root / f"dev/nvidia{node}" for gpu, node in enumerate(numbers(root)) if gpu not in whole)
     return tuple(node for node in nodes if node.exists())
 
 
-def _capability(access: Path, root: Path) -> Path:
-    """The node that opens what the driver describes in that file."""
-    match = _CAPABILITY.search(access.read_text())
-    return root / "dev/nvidia-caps" / (f"nvidia-cap{match[1]}" if match else "none")
+def of_instances(root: Path = Path("/")) -> Path | None:
+    """The folder of the nodes that open instances; None: there is none, or the driver does not say which is whose."""
+    folder = root / "dev/nvidia-caps"
+    return folder if numbers(root) and folder.is_dir() else None
+
+
+def openers(gpus: Collection[int], root: Path = Path("/")) -> tuple[Path, ...]:
+    """The nodes that open the instances of these numbers, beside those of their GPUs."""
+    minors = numbers(root)
+    nodes = []
+    for number in gpus:
+        gpu, instance = place_of(number)
+        if instance is None or gpu >= len(minors):
+            continue
+        folder = root / f"proc/driver/nvidia/capabilities/gpu{minors[gpu]}/mig/gi{instance}"
+        matches = (_CAPABILITY.search(access.read_text()) for access in folder.rglob("access"))
+        nodes += [root / f"dev/nvidia-caps/nvidia-cap{match[1]}" for match in matches if match]
+    return tuple(nodes)
