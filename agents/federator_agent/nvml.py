@@ -194,8 +194,8 @@ class Nvml:
         )
         found = (self._instance(gpu, device, handle) for handle in handles if handle is not None)
         instances = {each.index: each for each in found if each is not None}
-        why = "" if instances else f"it is in MIG mode and has no instances: {CUT_REMEDY}"
-        return replace(gpu, instances=tuple(instances.values()), trouble=gpu.trouble or why)
+        gpu = replace(gpu, instances=tuple(instances.values()))
+        return gpu if instances else _unfit(gpu, f"it is in MIG mode and has no instances: {CUT_REMEDY}")
 
     def _instance(self, gpu: Gpu, device: Any, handle: Any) -> Gpu | None:
         """What ails its GPU ails it, too. None: it is gone meanwhile, or the driver does not say what part it is."""
@@ -211,8 +211,7 @@ class Nvml:
         trouble, fault = gpu.trouble, gpu.fault
         if not trouble and xid:
             trouble, fault = _of_xid(xid), f"{_of_xid(xid)}, {events}"
-        divided = _COMPUTE_PART.search(name)
-        return replace(
+        instance = replace(
             gpu,
             index=number_of(gpu.index, number),
             uuid=uuid,
@@ -221,10 +220,12 @@ class Nvml:
             utilisation_percent=None,
             power_w=None if gpu.power_w is None else round(gpu.power_w * part.milli / WHOLE_MILLI),
             processes=_processes(nvml, handle),
-            trouble=trouble or (f"its processors are divided again: {WHOLE_REMEDY}" if divided else ""),
+            trouble=trouble,
             fault=fault,
             mig=part,
         )
+        divided = f"its processors are divided again: {WHOLE_REMEDY}"
+        return _unfit(instance, divided) if _COMPUTE_PART.search(name) else instance
 
     def _listen(self, device: Any) -> None:
         """Have the driver keep error events of a device until they are asked for."""
@@ -246,6 +247,11 @@ class Nvml:
             if event.eventType == nvml.nvmlEventTypeXidCriticalError and event.eventData in XIDS:
                 of = _address(event.device), int(event.gpuInstanceId)
                 self._xids[of] = int(event.eventData), self._xids.get(of, (0, 0))[1] + 1
+
+
+def _unfit(gpu: Gpu, why: str) -> Gpu:
+    """It ails by the way it is cut. A fault beside that is told when that is mended: a test that finds the fault gone does not make it fit."""
+    return replace(gpu, trouble=why, fault="")
 
 
 def _of_xid(xid: int) -> str:
