@@ -18,7 +18,10 @@ from federator_agent.core.lent_capacity import (
     free_seen,
     lent_gpus,
     lent_hosts,
+    less_overdrawn,
+    overdrawn,
     undisturbed_hosts,
+    unparted,
     well_hosts,
 )
 from federator_agent.core.state import Phase, PlacementRecord, State
@@ -37,6 +40,18 @@ def free_now(state: State, pool: HostPool, records: dict[str, PlacementRecord]) 
     if state.seen is not None:
         return free_seen(state.site, pool, state.seen, held_slots(records))
     held = [slot for record in records.values() if record.phase in HOLDING for slot in record.slots]
+    if not pool.is_here:
+        return _free_hosts(state, pool, held)
+    # What was cut from one pool shares the CPUs and memory of one machine.
+    cut = [each for each in state.pools if each.is_here and unparted(each.name) == unparted(pool.name)]
+    over = overdrawn(cut, held)
+    for each in cut[: cut.index(pool)] if any(over) else ():
+        _, over = less_overdrawn(_free_hosts(state, each, held), over)
+    return less_overdrawn(_free_hosts(state, pool, held), over)[0]
+
+
+def _free_hosts(state: State, pool: HostPool, held: list[Slot]) -> list[Host]:
+    """The same of a pool whose hosts share nothing with those of others."""
     well = list(well_hosts(lent_hosts(state.site, pool), state.ailing_numbers))
     return free_hosts(undisturbed_hosts(pool, well, displaced(state.site, held)), held)
 

@@ -5,6 +5,7 @@ lends one. So a shape that is reported can always be taken.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -316,6 +317,31 @@ def displaced(site: Site, slots: Iterable[Slot]) -> frozenset[tuple[str, int]]:
         for gpu in slot.gpus
         if (slot.host, gpu) not in there
     )
+
+
+def overdrawn(pools: Iterable[HostPool], slots: Iterable[Slot]) -> tuple[int, int]:
+    """Milli-cores and MiB that slots in these pools of one machine hold beyond what their hosts have, or on hosts that are no more: its GPUs were cut or shared otherwise since."""
+    names, cpus_milli, memory_mib = set[str](), Counter[str](), Counter[str]()
+    for pool in pools:
+        names.add(unparted(pool.name))
+        for host in _hosts(pool, pool.nodes * pool.gpus_per_node):
+            cpus_milli[host.name] -= host.cpus_milli
+            memory_mib[host.name] -= host.memory_mib
+    for slot in slots:
+        if unparted(slot.pool) in names:
+            cpus_milli[slot.host] += slot.cpus_milli
+            memory_mib[slot.host] += slot.memory_mib
+    return (+cpus_milli).total(), (+memory_mib).total()
+
+
+def less_overdrawn(hosts: Iterable[Host], over: tuple[int, int]) -> tuple[list[Host], tuple[int, int]]:
+    """The hosts without so many milli-cores and MiB in all, and what is still to be taken off others."""
+    (cpus_milli, memory_mib), left = over, list[Host]()
+    for host in hosts:
+        cpus, memory = min(host.cpus_milli, cpus_milli), min(host.memory_mib, memory_mib)
+        cpus_milli, memory_mib = cpus_milli - cpus, memory_mib - memory
+        left.append(replace(host, cpus_milli=host.cpus_milli - cpus, memory_mib=host.memory_mib - memory))
+    return left, (cpus_milli, memory_mib)
 
 
 def unparted(pool: str) -> str:

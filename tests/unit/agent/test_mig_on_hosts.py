@@ -156,3 +156,37 @@ def test_nothing_new_starts_on_a_gpu_that_somebody_holds_as_it_was_cut_before() 
     world.run("q", spec(gpus=4), pool="a")
     recut(world, instance(3, 7, SMALL))
     assert free(world)["a-1g.10gb"] == [0], "its GPU is held whole"
+
+
+def beside(world: World) -> dict[str, tuple[int, int]]:
+    """Milli-cores and MiB that are free in each pool."""
+    report = site_report(world.state, Now(world.at, world.boot_s))
+    return {
+        pool.name: (
+            sum(shape.cpus_milli * shape.count for shape in pool.free),
+            sum(shape.memory_mib * shape.count for shape in pool.free),
+        )
+        for pool in report.pools
+    }
+
+
+def test_cpus_and_memory_of_running_work_are_not_lent_again_when_a_gpu_is_cut() -> None:
+    world = a_world()
+    room = Resources(cpus_milli=12_400, memory_mib=50_500)
+    world.run("p", replace(spec(), resources=room), pool="a")
+    small = instance(3, 7, SMALL), instance(3, 9, SMALL)
+    recut(world, *small)
+    assert beside(world) == {"a": (0, 0), "a-1g.10gb": (600, 1500)}, "of 1000 and 4000; 400 and 2500 are held"
+    more = replace(part(140), resources=replace(part(140).resources, cpus_milli=500))
+    world.run("q", more, ranks=(0, 1), pool="a-1g.10gb")
+    assert world.last("q").status is PlacementStatus.REFUSED
+    world.end("p")
+    assert beside(world) == {"a": (12_000, 48_000), "a-1g.10gb": (1000, 4000)}
+
+
+def test_cpus_and_memory_of_work_without_a_gpu_stay_its_own_when_its_instance_goes() -> None:
+    world = a_world(instance(3, 7, SMALL))
+    world.run("p", replace(spec(), resources=Resources(cpus_milli=300, memory_mib=700)), pool="a-1g.10gb")
+    recut(world)
+    assert free(world) == {"a": [4]}
+    assert beside(world) == {"a": (15_700, 63_300)}
