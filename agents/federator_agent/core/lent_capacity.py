@@ -305,17 +305,16 @@ def well_hosts(hosts: Iterable[Host], ailing: Collection[tuple[str, int]]) -> It
 
 def displaced(site: Site, slots: Iterable[Slot]) -> frozenset[tuple[str, int]]:
     """GPUs that are held, all or a part, as the site had them once and has no more, by the name of their pool, of parts or not, and their number: nothing new starts there until that ends."""
-    there = {
-        (host.name, gpu)
-        for pool in site.pools
-        for host in _hosts(pool, pool.nodes * pool.gpus_per_node)
-        for gpu in host.gpus
-    }
+    there: dict[tuple[str, int], str] = {}
+    for pool in site.pools:
+        uuids = {number: each.uuid for number, each in zip(pool.devices, pool.instances, strict=False)}
+        for host in _hosts(pool, pool.nodes * pool.gpus_per_node):
+            there |= {(host.name, gpu): uuids.get(gpu, "") for gpu in host.gpus}
     return frozenset(
         (unparted(slot.pool), place_of(gpu)[0])
         for slot in slots
         for gpu in slot.gpus
-        if (slot.host, gpu) not in there
+        if there.get((slot.host, gpu)) != slot.uuid
     )
 
 

@@ -190,3 +190,13 @@ def test_cpus_and_memory_of_work_without_a_gpu_stay_its_own_when_its_instance_go
     recut(world)
     assert free(world) == {"a": [4]}
     assert beside(world) == {"a": (15_700, 63_300)}
+
+
+def test_an_instance_made_anew_with_the_same_number_is_another() -> None:
+    first = instance(3, 7, SMALL)
+    world = a_world(first)
+    world.reserve("p", part(140), pool="a-1g.10gb")
+    recut(world, replace(first, uuid="MIG-3-7-anew"))
+    assert world.last("p").status is PlacementStatus.REFUSED
+    assert "the MIG instance 40007 of a-1g.10gb/40007 is no more" in world.last("p").detail
+    assert free(world) == {"a": [3], "a-1g.10gb": [143]}
