@@ -138,7 +138,7 @@ async def test_a_job_over_a_satellite(ship: Ship, tmp_path: Path) -> None:
     ship.serve("serve")
     await ship.until_status(job, JobStatus.RUNNING, JobStatus.SUCCEEDED)
     assert ship.link.carried.down - before.down < INPUT_BYTES * 0.75, "what had come was not sent again"
-    await until(lambda: ship.written("centre", "unfinished/*") > OUTPUT_BYTES // 2, "half of the output")
+    await until(lambda: ship.written("centre", "outputs-*/*.log") > OUTPUT_BYTES // 2, "half of the output")
     ship.processes.kill("serve")
     ship.dispatcher.kill()
     before = ship.link.carried
