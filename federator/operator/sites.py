@@ -144,6 +144,11 @@ def by_at(spec: SiteSpec) -> float | None:
     return fields.instant(spec.by, "$.spec.by") if spec.by else None
 
 
+def is_past(spec: SiteSpec, now: float) -> bool:
+    """Whether that moment has passed: the dispatcher refuses such ones."""
+    return now >= (math.inf if (until := by_at(spec)) is None else until)
+
+
 def is_as_wanted(spec: SiteSpec, row: SiteRow, now: float) -> bool:
     """Whether the site is drained, or is not, as the spec says. Raises `Invalid` where `by` is no instant."""
     until = by_at(spec)
@@ -151,10 +156,8 @@ def is_as_wanted(spec: SiteSpec, row: SiteRow, now: float) -> bool:
         return True
     if not spec.drained or not row.draining:
         return spec.drained == row.draining
-    over = until is not None and until <= now and row.drain_by_at is None
-    return (over or row.drain_by_at == until) and row.drain_because.endswith(
-        f": {spec.why}" if spec.why else ""
-    )
+    in_time = row.drain_by_at == until or (row.drain_by_at is None and is_past(spec, now))
+    return in_time and row.drain_because.endswith(f": {spec.why}" if spec.why else "")
 
 
 def only_use_moved(before: SiteStatus, after: SiteStatus) -> bool:
@@ -293,9 +296,8 @@ class SiteKeeper:
             if generation == meta.generation and time.monotonic() - at_s < REFUSED_AGAIN_S:
                 return why, row
             if spec.drained:
-                until = by_at(spec)
-                passed = until is not None and until <= now
-                await self._client.drain(row.name, by="" if passed else spec.by, why=spec.why)
+                by = "" if is_past(spec, now) else spec.by
+                await self._client.drain(row.name, by=by, why=spec.why)
             else:
                 await self._client.undrain(row.name)
         except Permanent as error:
