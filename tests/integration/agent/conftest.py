@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from federator_agent.local import traces
 from federator_agent.spool import Spool
 from tests.integration.agent.fake_dispatcher import TOKEN, FakeDispatcher
 from tests.support.waiting import until
+from tests.testbeds.nvml import StubDriver
 
 SITE = """
 site: here
@@ -110,6 +112,24 @@ class AgentProcess:
 
     def placement(self, placement: str) -> Path:
         return self.state / "placements" / placement
+
+
+@asynccontextmanager
+async def serving(
+    dispatcher: FakeDispatcher, folder: Path, pools: str, driver: StubDriver
+) -> AsyncIterator[AgentProcess]:
+    """An agent with these pools on a host with these GPUs, that has joined and reported; nothing of it is left."""
+    process = AgentProcess(folder, dispatcher.url)
+    site = process.config.read_text()
+    process.config.write_text(site[: site.index("pools:")] + pools)
+    await process.join(dispatcher.url)
+    process.environment = driver.environment
+    await process.start()
+    await dispatcher.until(lambda: dispatcher.reports)
+    yield process
+    await process.end(signal.SIGKILL)
+    for directory in process.state.glob("placements/*/rank-*"):
+        traces.kill_all(directory, spare=None)
 
 
 @pytest.fixture

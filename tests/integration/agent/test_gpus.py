@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -22,7 +21,7 @@ from federator_agent.local.confinement import Confinement
 from federator_agent.local.gpu_tests import GpuTest, GpuTests
 from federator_agent.local.isolation import Isolation, Mode
 from tests.contract.runtimes import factories_local_users
-from tests.integration.agent.conftest import AgentProcess, entry
+from tests.integration.agent.conftest import AgentProcess, entry, serving
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.support.waiting import until
 from tests.testbeds.nvml import A100, StubDriver
@@ -45,17 +44,8 @@ async def agent(
     dispatcher: FakeDispatcher, tmp_path: Path, driver: StubDriver
 ) -> AsyncIterator[AgentProcess]:
     """One on a host with four GPUs, that has joined and serves."""
-    process = AgentProcess(tmp_path, dispatcher.url)
-    site = process.config.read_text()
-    process.config.write_text(site[: site.index("pools:")] + POOLS)
-    await process.join(dispatcher.url)
-    process.environment = driver.environment
-    await process.start()
-    await dispatcher.until(lambda: dispatcher.reports)
-    yield process
-    await process.end(signal.SIGKILL)
-    for directory in process.state.glob("placements/*/rank-*"):
-        traces.kill_all(directory, spare=None)
+    async with serving(dispatcher, tmp_path, POOLS, driver) as process:
+        yield process
 
 
 def gpus(count: int) -> Resources:

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import PlacementStatus
-from federator_agent.local import traces
-from tests.integration.agent.conftest import AgentProcess, entry
+from tests.integration.agent.conftest import AgentProcess, entry, serving
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.testbeds.nvml import A100, StubDriver
 
@@ -35,18 +34,9 @@ def driver(tmp_path: Path) -> StubDriver:
 async def agent(
     dispatcher: FakeDispatcher, tmp_path: Path, driver: StubDriver
 ) -> AsyncIterator[AgentProcess]:
-    process = AgentProcess(tmp_path, dispatcher.url)
-    site = process.config.read_text()
     test = TEST.format(seen=tmp_path / "seen")
-    process.config.write_text(site[: site.index("pools:")] + SITE.format(test=test))
-    await process.join(dispatcher.url)
-    process.environment = driver.environment
-    await process.start()
-    await dispatcher.until(lambda: dispatcher.reports)
-    yield process
-    await process.end(signal.SIGKILL)
-    for directory in process.state.glob("placements/*/rank-*"):
-        traces.kill_all(directory, spare=None)
+    async with serving(dispatcher, tmp_path, SITE.format(test=test), driver) as process:
+        yield process
 
 
 def free(dispatcher: FakeDispatcher) -> dict[str, int]:

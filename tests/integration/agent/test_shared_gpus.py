@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from federator.model.jobs import Accelerators, Resources
 from federator.model.placements import PlacementStatus
-from federator_agent.local import traces
-from tests.integration.agent.conftest import AgentProcess, entry
+from tests.integration.agent.conftest import AgentProcess, entry, serving
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
 from tests.testbeds.nvml import A100, StubDriver
 
@@ -31,17 +30,8 @@ def driver(tmp_path: Path) -> StubDriver:
 async def agent(
     dispatcher: FakeDispatcher, tmp_path: Path, driver: StubDriver
 ) -> AsyncIterator[AgentProcess]:
-    process = AgentProcess(tmp_path, dispatcher.url)
-    site = process.config.read_text()
-    process.config.write_text(site[: site.index("pools:")] + POOLS)
-    await process.join(dispatcher.url)
-    process.environment = driver.environment
-    await process.start()
-    await dispatcher.until(lambda: dispatcher.reports)
-    yield process
-    await process.end(signal.SIGKILL)
-    for directory in process.state.glob("placements/*/rank-*"):
-        traces.kill_all(directory, spare=None)
+    async with serving(dispatcher, tmp_path, POOLS, driver) as process:
+        yield process
 
 
 def free(dispatcher: FakeDispatcher) -> list[int]:
