@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from federator.model.capacity import LEASE_ENDED, Lease, Offer
 
-LEARNED_S = 24 * 3600.0
-"""For how long a limit that a refusal has told is believed: quotas are raised."""
+LEARNED_S = 3600.0
+"""For how long a limit that a refusal has told is believed: quotas are raised, and others may have held what we lacked. Asking once more costs one refused launch."""
 
 Limits = Mapping[tuple[str, str], int]
 """By provider and stock."""
@@ -33,7 +33,7 @@ def unlisted_used(offers: Sequence[Offer], leases: Iterable[Lease], listed_at: f
 
 
 def learned_limits(leases: Iterable[Lease], now: float) -> Limits:
-    """The most that there can be of each stock, as refusals of the last day tell; one counts no more once a later launch has got more.
+    """The most that there can be of each stock, as refusals of the last hour tell; one counts no more once a later launch has got more.
 
     Leases are kept, so a new leader knows it too.
     """

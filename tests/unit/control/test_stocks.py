@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from federator.control.leases.stocks import learned_limits
+from federator.control.leases.stocks import LEARNED_S, learned_limits
 from federator.model.capacity import Lease, LeaseStatus, Stock
 from federator.model.jobs import JobStatus
 from federator.model.snapshot import OfferView
@@ -64,7 +64,7 @@ async def refused_late(world: World) -> Lease:
     return world.core.records.leases[lease.id]
 
 
-async def test_a_quota_that_is_told_of_late_is_that_of_the_stock_for_a_day_and_a_new_leader() -> None:
+async def test_a_quota_that_is_told_of_late_is_that_of_the_stock_for_a_while_and_a_new_leader() -> None:
     world = await a_world(EIGHT, FOUR, APART)
     twin = replace(EIGHT, name="r1/twin/on-demand")
     world.provider.catalogue = [EIGHT, twin, FOUR, APART]
@@ -78,7 +78,7 @@ async def test_a_quota_that_is_told_of_late_is_that_of_the_stock_for_a_day_and_a
     again.provider.catalogue = world.provider.catalogue
     await again.core.executor.poll()
     assert [offers(again)[o.name].offer.to_be_had for o in (EIGHT, twin, FOUR, APART)] == [0, 0, 1, 4]
-    world.clock.advance(24 * 3600.0)
+    world.clock.advance(LEARNED_S)
     assert [offers(again)[o.name].offer.to_be_had for o in (EIGHT, twin, FOUR, APART)] == [2, 2, 4, 4]
 
 
