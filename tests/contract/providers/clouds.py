@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.clock import Clock
-from federator.model.capacity import Market, Offer
+from federator.model.capacity import Market, Offer, Stock
 from federator.ports import Provider
 from federator_providers.aws import provider as aws_provider
 from federator_providers.azure import provider as azure_provider
@@ -81,6 +81,7 @@ AZURE_OFFER = msgspec.structs.replace(
     memory_mib=28672,
     teardown_s=60.0,
     egress_usd_per_gib=0.087,
+    stock=Stock("NCas_T4_v3 on-demand", limit=8, each=4, used=0, unit="vCPUs"),
 )
 
 SSH_OFFER = msgspec.structs.replace(OFFER, name="ssh/box/on-demand", region="ssh")

@@ -14,7 +14,7 @@ import pytest
 
 from federator.kernel.clock import ManualClock, ScaledClock
 from federator.kernel.errors import NoCapacity
-from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer
+from federator.model.capacity import Instance, InstanceStatus, LaunchRequest, Market, Offer, Stock
 from federator.ports import Provider
 from federator_providers.azure import adapter as azure_adapter
 from federator_providers.billing import bill_usd
@@ -201,7 +201,9 @@ async def azure(
         azure_server.no_spot = on
 
     made = make_azure(azure_server, clock, BOTH)
-    yield Cloud(made, AZURE_OFFER, as_spot(AZURE_OFFER), give_notice, sell, take_back, clock, notice_s=30.0)
+    stock = Stock("all spot", limit=8, each=4, used=0, unit="vCPUs")
+    spot = msgspec.structs.replace(as_spot(AZURE_OFFER), stock=stock)
+    yield Cloud(made, AZURE_OFFER, spot, give_notice, sell, take_back, clock, notice_s=30.0)
     await made.close()
 
 
