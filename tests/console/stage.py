@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +41,9 @@ EXPECTED = (
     "Error during WebSocket handshake",
 )
 """What the browser logs of answers that are refusals, and of a dispatcher that is down: a page handles these."""
+
+LAST_SEEN = 60
+"""Lines of what a page asked for and logged, when its test fails."""
 
 FLING = """async () => {
   const area = document.querySelector(".gantt-scroll");
@@ -219,11 +223,15 @@ class Person:
     def __init__(self, page: Page, stage: Stage, name: str) -> None:
         self.page, self.stage, self.name = page, stage, name
         self.faults: list[str] = []
+        self.seen: list[str] = []
+        """What the page asked for and logged, with the time of day; shown when its test fails."""
         self.elsewhere: tuple[str, ...] = ()
         """Addresses beside the dispatcher's that the browser may go to."""
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("request", self._see)
+        page.on("response", lambda answer: self._note(f"{answer.status} {answer.url}"))
+        page.on("requestfailed", lambda request: self._note(f"{request.failure} {request.url}"))
 
     def sign_in(self) -> Page:
         """Sign in by typing the token; the page afterwards."""
@@ -264,11 +272,16 @@ class Person:
                 self.page.screenshot(path=f"{PICTURES}/{name}-{width}-{theme}.png", full_page=True)
         self.page.set_viewport_size({"width": WIDE, "height": 900})
 
+    def _note(self, what: str) -> None:
+        self.seen.append(f"{datetime.now(UTC):%H:%M:%S.%f} {what}")
+
     def _hear(self, message: ConsoleMessage) -> None:
+        self._note(f"{message.type}: {message.text}")
         if message.type == "error" and not any(each in message.text for each in EXPECTED):
             self.faults.append(message.text)
 
     def _see(self, request: Any) -> None:
+        self._note(f"{request.method} {request.url}")
         of_others = self.elsewhere and request.frame.url.startswith(self.elsewhere)
         known = (self.stage.url, "data:", "blob:", *self.elsewhere)
         if not of_others and not request.url.startswith(known):
@@ -290,6 +303,7 @@ def people(browser: Browser, stage: Stage) -> Iterator[Callable[[str], Person]]:
         yield person
     finally:
         for each in made:
+            sys.stderr.write("\n".join([f"{each.name} at {each.page.url}:", *each.seen[-LAST_SEEN:], ""]))
             each.page.context.close()
     faults = [fault for each in made for fault in each.faults]
     assert not faults, faults

@@ -61,6 +61,7 @@ def test_the_handle_shows_and_sets_what_rents(person: Callable[[str], Person]) -
         admin.audit()
         page.get_by_role("button", name="Leave it").click()
         expect(handle).to_have_attribute("aria-valuetext", "none")
+        expect(page.locator(".curve-point.rented").first).to_be_visible()
         box = page.locator(".curve").bounding_box()
         assert box is not None
         point = page.locator(".curve-point.rented").first.bounding_box()
