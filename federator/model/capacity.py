@@ -103,7 +103,7 @@ class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What all its hosts have in common beyond the site's labels, such as `{rack: r7}`. Unset: nothing that is said."""
 
 
-class Stock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Stock(msgspec.Struct, frozen=True):
     """What machines of several offers are taken from, such as the vCPUs that an account may have of one family, or the GPUs of one model."""
 
     name: str
@@ -123,7 +123,7 @@ class Stock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return max(0, self.limit - self.used)
 
 
-class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Offer(msgspec.Struct, frozen=True):
     """Capacity that a provider would rent: one kind of instance in one region and market."""
 
     name: str

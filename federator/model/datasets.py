@@ -76,7 +76,7 @@ class LinkRule(msgspec.Struct, frozen=True, tag="links", forbid_unknown_fields=T
     """Between two that are named: before the other two."""
 
 
-class Moves(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class Moves(msgspec.Struct, frozen=True, gc=False):
     """Data that is moved for one attempt of a job, before it starts: how much, how long that is expected to take, and its price."""
 
     moved_bytes: int

@@ -82,7 +82,7 @@ class Cause(StrEnum):
     """The site refuses: no such shape, not lent, unknown blob."""
 
 
-class RankStatus(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+class RankStatus(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One rank as its agent sees it."""
 
     rank: int
@@ -145,7 +145,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 
 
 class Used(
-    msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True
 ):
     """What an attempt has really used so far, sampled at its site every some seconds. Times are clock seconds."""
 

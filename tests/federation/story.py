@@ -2,7 +2,7 @@
 
 Gangs fill every site, and at two of them a job is entered by command. A job with a deadline comes which its site would make too late: a machine is rented for it. Then some sites are cut off until their
 gangs have ended, agents are killed with `kill -9`, and so is a member of etcd. When all of that is mended, the agents that come back are of an older version; one site is drained, the dispatcher is killed
-as well, at some sites newer agents take the place of the older ones under running jobs, and the site is taken back. All the while small jobs come, and in the end more of them at once than there are GPUs. Nothing here judges: `Evidence` has what the tests look at.
+as well and comes back as the next version and then, under jobs that run, as the present one, at some sites newer agents take the place of the older ones under running jobs, and the site is taken back. All the while small jobs come, and in the end more of them at once than there are GPUs. Nothing here judges: `Evidence` has what the tests look at.
 """
 
 import asyncio
@@ -62,6 +62,10 @@ class Evidence:
     """Jobs that came at once, more than there are GPUs at all sites."""
     versions: list[dict[str, str]] = field(default_factory=list)
     """Of the agents by site, before and after they were exchanged under running jobs."""
+    dispatchers: list[str] = field(default_factory=list)
+    """The versions of those that took the place of the first."""
+    across: dict[str, str] = field(default_factory=dict)
+    """By site, a job that began under the newer one and ended under the present one."""
     meanwhile: tuple[str, ...] = ()
     """Jobs that came while that site was drained."""
     rows: dict[str, JobRow] = field(default_factory=dict)
@@ -170,10 +174,15 @@ async def _drain(world: World, told: Evidence, say: Callable[[str], None]) -> No
     before = set(world.submitted)
     told.probe = await world.submit(5, sites=[told.drained])
     await _wave(world)
-    world.federation.kill_dispatcher()
-    await world.federation.start_dispatcher()
-    say("the dispatcher is back")
+    told.dispatchers.append(await world.federation.exchange_dispatcher("tests.support.newer_dispatcher"))
+    say("the dispatcher is back, of the next version")
     await world.until(lambda: _are(world, ""), "agents that are connected again")
+    told.across = await _across(world, told.drained)
+    told.dispatchers.append(await world.federation.exchange_dispatcher())
+    say("the dispatcher is of the present version again")
+    await world.until(lambda: _are(world, ""), "agents that are connected to it")
+    world.open_gate("end-of-newer")
+    await world.over(list(told.across.values()))
     await _wave(world)
     told.versions.append(await _versions(world))
     for name in EXCHANGED:
@@ -191,6 +200,17 @@ async def _drain(world: World, told: Evidence, say: Callable[[str], None]) -> No
 
     await world.until(refused, "the reason for which the job at the drained site waits")
     await world.admin.undrain(told.drained)
+
+
+async def _across(world: World, drained: str) -> dict[str, str]:
+    """A job at each site that takes work, which the newer dispatcher has sent there, and which lives as it goes."""
+    jobs = {
+        name: await world.submit(ENDLESS, gate="end-of-newer", sites=[name], resources={"cpus": 0.1})
+        for name in world.sites
+        if name != drained
+    }
+    await world.living(dict.fromkeys(jobs.values(), 1))
+    return jobs
 
 
 async def _versions(world: World) -> dict[str, str]:

@@ -9,12 +9,14 @@ from collections import defaultdict
 
 import pytest
 
+from federator import __version__
 from federator.cli.demo.world import CLOUD_SITE
 from federator.model.jobs import JobStatus
 from tests.federation.grounds import GROUNDS
 from tests.federation.inside import CLUSTERS
 from tests.federation.story import CUT, EXCHANGED, KILLED, Evidence, tell
 from tests.kills.judge import Attempt, check_bill, judge
+from tests.support.newer_dispatcher import VERSION
 from tests.testbeds.required import need
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
@@ -146,6 +148,16 @@ def test_agents_of_each_runtime_were_a_version_behind_and_then_ahead(told: Evide
         assert behind[site] == "0.0.older"
     for site in ahead.keys() & set(EXCHANGED):
         assert ahead[site] == "0.0.newer"
+
+
+def test_the_dispatcher_was_of_the_next_version_and_then_went_back(told: Evidence) -> None:
+    """What the newer one has started goes on under the present one, in one attempt, and what it has written is read."""
+    assert told.dispatchers == [VERSION, __version__]
+    assert told.across
+    for site, job in told.across.items():
+        assert told.at(job) == {site}
+        assert told.rows[job].status == JobStatus.SUCCEEDED
+        assert len({attempt.placement for attempt in told.attempts if attempt.job == job}) == 1
 
 
 def test_nothing_is_left_of_it(told: Evidence) -> None:

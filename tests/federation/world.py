@@ -11,14 +11,15 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import tests
-from federator.cli.demo.federation import DemoFederation
+from federator.cli.demo.federation import DISPATCHER, DemoFederation
+from federator.cli.demo.processes import Processes
 from federator.cli.demo.world import PROVIDER, Document
 from federator.client.jobs import JobFilter
 from federator.model.jobs import TERMINAL
@@ -48,12 +49,36 @@ spec: {who: {queues: [default]}, when: {mode: economic}, limits: {usd: {total: 1
 """
 
 
+class _Programs(Processes):
+    """Processes, with another program in the dispatcher's place."""
+
+    program = "federator"
+
+    def start(
+        self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[bytes]":
+        """As any process, the dispatcher excepted."""
+        if name != DISPATCHER:
+            return super().start(name, module, arguments, environment)
+        path = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+        return super().start(name, self.program, arguments, {"PYTHONPATH": path} | dict(environment or {}))
+
+
 class EtcdFederation(DemoFederation):
     """A federation as the demonstration's, whose dispatcher keeps everything in etcd."""
 
     def __init__(self, folder: Path, cluster: EtcdCluster) -> None:
         super().__init__(folder, 1.0)
+        self.processes: _Programs = _Programs(folder)
         self.cluster = cluster
+
+    async def exchange_dispatcher(self, module: str = "federator") -> str:
+        """kill -9 of the dispatcher, and another program in its place. The version that it says it is."""
+        self.kill_dispatcher()
+        self.processes.program = module
+        await self.start_dispatcher()
+        about = await self.admin.transport.call("GET", "/v1/openapi.json", dict[str, Any])
+        return str(about["info"]["version"])
 
     def _settings(self) -> Document:
         settings = super()._settings()

@@ -9,15 +9,18 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 import tests
+from federator.cli.demo.federation import DISPATCHER
 from federator.client.jobs import JobFilter
 from federator.model.jobs import JobStatus
 from federator.store.sqlite_file import SCHEMA_VERSION
 from tests.partitions.world import World
+from tests.support import newer_dispatcher
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.system
@@ -45,6 +48,18 @@ def _exchange(world: World, module: str, *words: str) -> None:
     config = str(world.federation.folder / "sites" / "north.yaml")
     path = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
     processes.start("north", module, [*words, "serve", "--config", config], {"PYTHONPATH": path})
+
+
+async def _exchange_dispatcher(world: World) -> None:
+    """Put a dispatcher of the next version in the place of the one that runs."""
+    federation = world.federation
+    federation.kill_dispatcher()
+    config, port = str(federation.folder / "dispatcher.yaml"), federation.server.rpartition(":")[2]
+    path = os.pathsep.join([str(TESTS.parent), os.environ.get("PYTHONPATH", "")])
+    words = ["serve", "--config", config, "--port", port]
+    federation.processes.start(DISPATCHER, newer_dispatcher.__name__, words, {"PYTHONPATH": path})
+    about = await federation.admin.transport.call("GET", "/v1/openapi.json", dict[str, Any])
+    assert about["info"]["version"] == newer_dispatcher.VERSION
 
 
 def _said(world: World) -> str:
@@ -90,6 +105,17 @@ async def test_an_agent_too_new_for_its_dispatcher_is_told_so_and_its_work_goes_
     assert "upgrade the dispatcher" in _said(world)
     _exchange(world, "federator_agent")
     await _stands(world)
+    await _works(world)
+
+
+async def test_a_dispatcher_goes_back_over_what_the_next_version_has_written(world: World) -> None:
+    """It passes over the fields that it does not know, and what runs goes on under both."""
+    await _exchange_dispatcher(world)
+    await _works(world)
+    world.federation.kill_dispatcher()
+    written = (world.federation.folder / "dispatcher").glob("*.db*")
+    assert any(newer_dispatcher.ADDED in file.read_bytes() for file in written)
+    await world.federation.start_dispatcher()
     await _works(world)
 
 

@@ -20,6 +20,7 @@ from federator.model.capacity import LeaseStatus
 from federator.model.identity import BlobOwner, OwnAddress
 from federator.model.jobs import JobStatus
 from federator.model.ledger import LedgerState, Seal
+from federator.model.rules import PolicySet
 from federator.model.series import Series
 from federator.model.services import Service
 from federator.ports import Put, Transaction
@@ -117,6 +118,27 @@ async def test_what_this_version_writes_the_recorded_one_could_read_back(path: P
             now = msgspec.json.decode(msgspec.json.encode(msgspec.json.decode(item.value, type=kind)))
             assert before.keys() - NOT_NEEDED <= now.keys(), item.key
     await world.core.records.store.close()
+
+
+def test_what_is_inside_of_rows_may_have_fields_of_a_newer_version_too() -> None:
+    """But for policies: what a rule says besides may be what it is about."""
+    for kind in TABLES.keys() - {PolicySet}:
+        found = _structs(msgspec.inspect.type_info(kind), set())
+        strict = [each for each in found if each.__struct_config__.forbid_unknown_fields]
+        assert not strict, f"{kind.__name__}: an older version would refuse a field more in {strict}"
+
+
+def _structs(kind: msgspec.inspect.Type, found: set[type[msgspec.Struct]]) -> set[type[msgspec.Struct]]:
+    """Those found, and those of which such a value may have some."""
+    if isinstance(kind, msgspec.inspect.StructType):
+        if kind.cls in found:
+            return found
+        found.add(kind.cls)
+    for name in ("fields", "type", "types", "item_type", "item_types", "value_type"):
+        within = getattr(kind, name, ())
+        for each in within if isinstance(within, tuple) else (within,):
+            _structs(each, found)
+    return found
 
 
 async def test_a_row_of_a_newer_version_in_words_of_its_own_is_not_guessed_at(path: Path) -> None:
