@@ -158,7 +158,8 @@ class LocalProvider:
     def _instance(self, folder: InstanceFolder, record: LaunchRecord) -> Instance:
         status = self._settle(folder, record)
         ended_at = folder.ended_at()
-        end_at = self._clock.now() if ended_at is None else ended_at
+        # Not until now: were it dead without anybody having seen it, its bill would fall with its end.
+        end_at = self._last_beat_at(folder, record) if ended_at is None else ended_at
         return Instance(
             name=record.name,
             offer=record.offer.name,
@@ -187,9 +188,7 @@ class LocalProvider:
         if not folder.is_on():
             if started:
                 kill_tagged(TAG, str(folder.path))
-                folder.end(
-                    max(record.launched_at, self._federation_time(folder.heartbeat_file.stat().st_mtime))
-                )
+                folder.end(self._last_beat_at(folder, record))
                 return InstanceStatus.ENDED
             if folder.terminate_file.exists():
                 folder.end(record.launched_at)
@@ -199,6 +198,10 @@ class LocalProvider:
         if folder.interrupt_file.exists():
             return InstanceStatus.INTERRUPTING
         return InstanceStatus.RUNNING if folder.running_file.exists() else InstanceStatus.BOOTING
+
+    def _last_beat_at(self, folder: InstanceFolder, record: LaunchRecord) -> float:
+        """Until when it is known to have been on."""
+        return max(record.launched_at, self._federation_time(folder.heartbeat_file.stat().st_mtime))
 
     def _federation_time(self, real_at: float) -> float:
         """An instant of this host's clock on the federation's; a clock that does not run (in tests) shows now."""

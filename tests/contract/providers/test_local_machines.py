@@ -323,6 +323,25 @@ async def test_the_end_is_dated_by_the_machine_and_not_by_who_noticed(world: Wor
     assert later.ended_at == ended_at
 
 
+async def test_a_bill_does_not_fall_when_a_machine_proves_to_have_been_dead(world: World) -> None:
+    """Its other half still holds the lock, so that it counts as on: what is billed meanwhile is no more than is known."""
+    clock = ScaledClock(factor=1000.0, origin_at=time.time())
+    provider = world.provider(clock, "sleep", world.mark)
+    await world.launch(provider)
+    await until(lambda: len(world.sleepers()) == 1)
+    chassis, board = world.machine_processes()
+    os.kill(board, signal.SIGSTOP)
+    os.kill(chassis, signal.SIGKILL)
+    dead_at = clock.now()
+    await until(lambda: clock.now() > dead_at + 1000.0)
+    (meanwhile,) = await provider.instances("lab")
+    assert meanwhile.ended_at is None
+    os.kill(board, signal.SIGKILL)
+    await ended(provider)
+    (after,) = await provider.instances("lab")
+    assert after.billed_usd == pytest.approx(meanwhile.billed_usd)
+
+
 async def test_no_machine_ends_before_its_launch(world: World) -> None:
     clock = ScaledClock(factor=100.0, origin_at=time.time())
     provider = world.provider(clock, "sleep", world.mark)
