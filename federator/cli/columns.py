@@ -383,6 +383,7 @@ def lease_columns(now: float) -> tuple[Column[LeaseRow], ...]:
         Column("SITE", lambda row: row.site, least=100),
         Column("OFFER", lambda row: row.offer),
         Column("MARKET", lambda row: row.market, wide=True),
+        Column("ZONE", lambda row: row.zone, wide=True),
         Column("STATUS", lambda row: status(row.status)),
         Column("GPUS", lambda row: str(row.gpus), right=True),
         Column("USD/H", lambda row: f"{row.price_usd_h:.2f}", right=True, least=80),
@@ -419,7 +420,9 @@ def _taken_back(row: OfferRow) -> str:
     """How often, and what that is known by."""
     if not row.interruptions_h:
         return ""
-    return f"{row.interruptions_h:g}/h ({row.interruptions} in {row.watched_h:.0f} h)"
+    zones = ", ".join(f"{zone} {rate:g}/h" for zone, rate in sorted(row.zones_interruptions_h.items()))
+    known_by = f"{row.interruptions} in {row.watched_h:.0f} h" + (f"; {zones}" if zones else "")
+    return f"{row.interruptions_h:g}/h ({known_by})"
 
 
 def decision_columns(now: float) -> tuple[Column[DecisionRow], ...]:

@@ -244,6 +244,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     pace_usd_h: float = 0.0
     """How fast its bill grew last: more than the offer's price where that has risen; 0: not known yet."""
     launched_at: float | None = None
+    zone: str = ""
+    """In which its machine is, as its provider says; empty: nothing is said."""
     ready_at: float | None = None
     idle_since_at: float | None = None
     kept_because: str = ""
@@ -272,6 +274,12 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     federation: str
     tags: dict[str, str]
     user_data: str
+    interruptions_h: dict[str, float] = {}
+    """How often an hour such a machine is expected to be taken back, by the zone that it is in; under the empty name in any other. Empty: it is not."""
+
+    def interruptions_in(self, zone: str) -> float:
+        """How often an hour that is in this zone."""
+        return self.interruptions_h.get(zone, self.interruptions_h.get("", 0.0))
 
 
 class InstanceStatus(StrEnum):
@@ -299,3 +307,5 @@ class Instance(msgspec.Struct, frozen=True):
     """Why there was nothing to run it on, of one that was launched and ended without having been; empty: there was."""
     over_quota: bool = False
     """Whether that was a quota: then there is no more of the offer's stock."""
+    zone: str = ""
+    """In which it is; empty: the provider has no zones, or does not say."""

@@ -543,12 +543,14 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     evidence: BurstEvidence | None = None
     kept_because: str = ""
     """Of one that idles: why it is not given back yet."""
+    zone: str = ""
+    """In which its machine is, as its provider says; empty: nothing is said."""
 
 
 class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `federator offers`. `stock`: what it draws on with other offers, and how much of that is taken. `price_source`: where the price is from, and of when; empty: from the settings.
 
-    `interruptions_h`: how often an hour one spot machine of it is expected to be taken back, by the `interruptions` in the `watched_h` machine-hours of leases on record and a published rate.
+    `interruptions_h`: how often an hour one spot machine of it is expected to be taken back, by the `interruptions` in the `watched_h` machine-hours of leases on record and a published rate. `zones_interruptions_h`: the same in each zone where such machines have run.
     """
 
     provider: str
@@ -566,6 +568,7 @@ class OfferRow(msgspec.Struct, frozen=True, kw_only=True):
     interruptions_h: float = 0.0
     interruptions: int = 0
     watched_h: float = 0.0
+    zones_interruptions_h: dict[str, float] = {}
 
 
 class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from federator_providers.stocks import as_left, take_one
 @dataclass
 class _Machine:
     request: LaunchRequest
+    zone: str
     launched_at: float
     ended_at: float | None = None
     reclaim_at: float | None = None
@@ -42,6 +43,8 @@ class FakeProvider:
     """From `interrupt` until the machine is gone."""
     slow_to_end: bool = False
     """Whether `terminate` takes, and bills, the offer's whole teardown."""
+    zones: Sequence[str] = ("",)
+    """A machine is in the one of them where fewest are taken back, the first of several."""
     machines: dict[str, _Machine] = field(default_factory=dict)
     """By the names of their requests, also those that have ended."""
 
@@ -59,7 +62,8 @@ class FakeProvider:
             if offer is None:
                 raise NotFound(f"provider {self.name} has no offer {request.offer.name}", field="offer")
             take_one(next(left for left in self._left() if left.name == offer.name))
-            known = _Machine(msgspec.structs.replace(request, offer=offer), self.clock.now())
+            zone = min(self.zones, key=request.interruptions_in)
+            known = _Machine(msgspec.structs.replace(request, offer=offer), zone, self.clock.now())
             self.machines[request.name] = known
         return self._instance(known)
 
@@ -146,4 +150,5 @@ class FakeProvider:
             reclaim_at=machine.reclaim_at,
             no_capacity=machine.no_capacity,
             over_quota=machine.over_quota,
+            zone=machine.zone,
         )

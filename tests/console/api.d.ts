@@ -967,6 +967,7 @@ declare namespace Api {
     failure: string | null;
     evidence: BurstEvidence | null;
     kept_because: string;
+    zone: string;
   }
   interface LedgerEntry {
     id: string;
@@ -1207,6 +1208,7 @@ declare namespace Api {
     interruptions_h: number;
     interruptions: number;
     watched_h: number;
+    zones_interruptions_h: Record<string, number>;
   }
   interface OfferView {
     offer: Offer;

@@ -175,7 +175,7 @@ function leaseTable() {
     keyOf: (row) => row.id,
     empty: h("div", null, "Nothing has been rented. A BurstPolicy among the ", h("a", { href: "/policies" }, "policies"), " permits it."),
     columns: [
-      { id: "offer", title: "Machine", cell: (row) => [row.offer, h("span", { class: "faint" }, ` ${row.market}`)], by: (row) => row.offer },
+      { id: "offer", title: "Machine", cell: (row) => [row.offer, h("span", { class: "faint" }, ` ${row.market}${row.zone && `, ${row.zone}`}`)], by: (row) => row.offer },
       { id: "site", title: "Site", cell: (row) => h("a", { href: `/sites/${encodeURIComponent(row.site)}` }, row.site), by: (row) => row.site, wide: true },
       { id: "status", title: "Status", cell: (row) => h("span", { title: row.failure || row.kept_because || null }, stateMark(row.status)), by: (row) => row.status },
       { id: "gpus", title: "GPUs", numeric: true, cell: (row) => number(row.gpus), by: (row) => row.gpus },

@@ -26,6 +26,7 @@ from federator.control.leases.lease_endings import (
 from federator.control.leases.timer import Alarm, LeaseTimer
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
+from federator.control.reports.interruption_counts import InterruptionCounts
 from federator.control.reports.inventory import Inventory
 from federator.control.reports.statuses import StatusHandler
 from federator.kernel.errors import FederatorError, NoCapacity, Transient
@@ -74,6 +75,7 @@ class Executor:
         self.alarm = Alarm()
         self._pace = LeaseTimer(event_writer.clock, settings.poll_s)
         self.lease_budget = LeaseBudget(records, event_writer.clock, settings)
+        self._interruptions = InterruptionCounts(records)
         self._missed: dict[str, set[str]] = {}
         """Leases that a provider's last listing did not show though they were launched long ago."""
         self._steps = {
@@ -181,12 +183,14 @@ class Executor:
             return
         if self.lease_budget.closed or not self._pace.allows(lease):
             return  # while paused nothing is asked for again: a machine that an unheard answer was of is in the listing
+        self._interruptions.count(self.event_writer.clock.now())
         request = LaunchRequest(
             name=lease.id,
             offer=lease.offer.as_offered(),
             federation=self._federation,
             tags={"federator-lease": lease.id, "federator-queue": lease.queue},
             user_data=await self._user_data(lease),
+            interruptions_h=self._interruptions.by_zone(lease.offer),
         )
         try:
             instance = await self._providers[lease.provider].launch(request)
@@ -197,7 +201,7 @@ class Executor:
         except FederatorError as error:
             await self._failed(lease, error.describe())
         else:
-            await self.move(lease.id, "launched", launched_at=instance.launched_at)
+            await self.move(lease.id, "launched", launched_at=instance.launched_at, zone=instance.zone)
 
     async def _booting(self, lease: Lease) -> None:
         now = self.event_writer.clock.now()
@@ -267,6 +271,8 @@ class Executor:
         if lease.launched_at is None:
             await self._set(lease_id, launched_at=instance.launched_at)
             await self.move(lease_id, "launched")
+        if instance.zone and instance.zone != lease.zone:
+            await self._set(lease_id, zone=instance.zone)
         if instance.billed_usd > lease.billed_usd + 1e-9:
             await bill(self._records, self.event_writer, lease_id, instance.billed_usd)
         if instance.reclaim_at is not None and lease.reclaim_at is None:

@@ -11,9 +11,10 @@ from federator.control.accounts.money import outstanding_usd, spend, spend_rows
 from federator.control.administration.authority import Authority, Right
 from federator.control.leases.stocks import Limits
 from federator.control.record.records import Records
+from federator.control.reports.interruption_counts import InterruptionCounts
 from federator.control.reports.inventory import Inventory
 from federator.kernel.versions import compared
-from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Market, Pool, Shape
+from federator.model.capacity import LEASE_ENDED, Lease, LeaseStatus, Pool, Shape
 from federator.model.identity import Caller
 from federator.model.jobs import in_gpus, tidy
 from federator.model.placements import PlacementStatus
@@ -32,7 +33,6 @@ from federator.model.snapshot import OfferView, PoolView, SpendView
 from federator.model.whose import EVERYBODY, in_words
 from federator.planning.explanations.rule_words import whose
 from federator.planning.places.candidates import Candidate, of_pools
-from federator.planning.places.interruption_rate import Watched
 from federator.planning.rules.periods import period_end, period_start
 from federator.planning.wording.told import because_of
 from federator.wire.http import (
@@ -168,9 +168,9 @@ _EMPTY = {SiteKind.CLOUD: "nothing of it is rented now"}
 _SEVERITY = ["READY", "JOINING", "DEGRADED", "UNREACHABLE", "LOST", "DRAINING", "GONE"]
 
 
-def offer_row(view: OfferView, watched: Watched, learned: Limits) -> OfferRow:
+def offer_row(view: OfferView, seen: InterruptionCounts, learned: Limits) -> OfferRow:
     """What could be rented, what of the stock that it draws on is taken, and how often its machines were."""
-    offer, stock = view.offer, view.offer.stock
+    offer, stock, watched = view.offer, view.offer.stock, seen.of(view.offer)
     taken = f"{stock.name}: {stock.used} of {stock.limit} {stock.unit} taken" if stock else ""
     if stock and (offer.provider, stock.name) in learned:
         taken += ", more was refused"
@@ -187,9 +187,10 @@ def offer_row(view: OfferView, watched: Watched, learned: Limits) -> OfferRow:
         stock=taken,
         avoid_until_at=view.avoid_until_at,
         price_source=offer.price_source,
-        interruptions_h=watched.rate_h if offer.market is Market.SPOT else 0.0,
+        interruptions_h=seen.rate_h(offer),
         interruptions=watched.interruptions,
         watched_h=watched.machine_h,
+        zones_interruptions_h={zone: rate for zone, rate in seen.by_zone(offer).items() if zone},
     )
 
 
@@ -422,6 +423,7 @@ def lease_row(lease: Lease) -> LeaseRow:
         failure=lease.failure,
         evidence=lease.evidence,
         kept_because=lease.kept_because if lease.status is LeaseStatus.READY else "",
+        zone=lease.zone,
     )
 
 

@@ -366,7 +366,7 @@ class Views:
         """What could be rented, cheapest first."""
         seen = self._observer.interruptions
         learned = learned_limits(self._records.leases.values(), self._event_writer.clock.now())
-        rows = [offer_row(view, seen.of(view.offer), learned) for view in self._observer.offers()]
+        rows = [offer_row(view, seen, learned) for view in self._observer.offers()]
         return sorted(rows, key=lambda row: (row.price_usd_h / max(1, row.gpus), row.name))
 
     def leases(self) -> list[LeaseRow]:

@@ -269,7 +269,7 @@ class Observer:
             )
 
     def _interruptions_h(self, lease: Lease | None) -> float:
-        return 0.0 if lease is None else self.interruptions.rate_h(lease.offer)
+        return 0.0 if lease is None else self.interruptions.rate_h(lease.offer, lease.zone)
 
     def _closed_because(self, site: Site, member: Member, lease: Lease | None) -> str:
         if site.draining:

@@ -72,7 +72,7 @@ class AwsProvider:
             return self._instance(known)
         take_one(left[offer.name])
         run = partial(self._run, request)
-        return await self._zones.launch(left[offer.name], request.name, self._cheapest_first(offer), run)
+        return await self._zones.launch(left[offer.name], request, self._zones_usd_h(request.offer), run)
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """Machines of that federation; on the way, an end to every second machine of one name."""
@@ -133,12 +133,10 @@ class AwsProvider:
         self._zones.unsure.pop(request.name, None)
         return self._instance(answer["Instances"][0])
 
-    def _cheapest_first(self, offer: Offer) -> list[str]:
-        """The zones; on demand they cost the same, and come as the settings have them."""
-        zones = list(self._settings.zones)
-        if offer.market is Market.SPOT:
-            zones.sort(key=lambda zone: self._prices.in_zone(offer, zone) or offer.price_usd_h)
-        return zones
+    def _zones_usd_h(self, offer: Offer) -> dict[str, float]:
+        """What it costs in each zone; on demand everywhere the same."""
+        spot, usd_h = offer.market is Market.SPOT, offer.price_usd_h
+        return {zone: (spot and self._prices.in_zone(offer, zone)) or usd_h for zone in self._settings.zones}
 
     async def _machines(self, **only: object) -> list[Any]:
         """Those that we have rented, ended ones included for as long as EC2 knows them."""

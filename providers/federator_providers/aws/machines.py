@@ -89,6 +89,7 @@ def instance(machine: Any, now: float, reclaim_at: float | None) -> Instance:
             float(own[USD_H]), MINIMUM_BILLING_S, launched_at, now if over_at is None else over_at
         ),
         reclaim_at=reclaim_at,
+        zone=machine["Placement"]["AvailabilityZone"],
     )
 
 

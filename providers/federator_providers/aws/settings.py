@@ -61,7 +61,7 @@ class AwsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     region: Annotated[Text, Meta(examples=["us-east-1"])]
     """Region of EC2."""
     zones: Texts
-    """Availability zones, tried in this order on demand, and the cheapest first on the spot market."""
+    """Availability zones, tried in this order on demand, on the spot market by price and by how often machines are taken back there."""
     image: Text
     """Id of the machine image: with the GPU's driver, Federator's agent and cloud-init."""
     offers: Annotated[tuple[AwsOfferSettings, ...], Meta(min_length=1)]

@@ -21,6 +21,7 @@ from federator_providers.azure.machines import (
     never_ran,
     offer_of,
     to_create,
+    zone_of,
 )
 from federator_providers.azure.settings import AzureConfiguration
 from federator_providers.ended import EndedMachines
@@ -68,7 +69,8 @@ class AzureProvider:
             return self._instance(known, request.federation)
         take_one(left[offer.name])
         run = partial(self._run, request)
-        return await self._zones.launch(left[offer.name], request.name, self._settings.zones or ("",), run)
+        zones_usd_h = dict.fromkeys(self._settings.zones or ("",), offer.price_usd_h)
+        return await self._zones.launch(left[offer.name], request, zones_usd_h, run)
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """Machines of that federation; on the way, an end to what has failed to become one."""
@@ -77,7 +79,7 @@ class AzureProvider:
         }
         for name, machine in machines.items():
             if never_ran(machine):
-                self._zones.note_sold_out(offer_of(machine), *(machine.get("zones") or [""])[:1])
+                self._zones.note_sold_out(offer_of(machine), zone_of(machine))
                 await self._end(name)
         found = [instance(machine, self._clock.now()) for machine in machines.values()]
         return found + self._ended.beside(machines, federation)

@@ -83,6 +83,11 @@ def offer_of(machine: Any) -> str:
     return str(machine["tags"][OFFER])
 
 
+def zone_of(machine: Any) -> str:
+    """Its availability zone; empty: Azure was left to choose, and does not say."""
+    return str((machine.get("zones") or [""])[0])
+
+
 def never_ran(machine: Any) -> bool:
     """Whether Azure has made the record and found no room for the machine."""
     return bool(machine["properties"].get("provisioningState") in ("Failed", "Canceled"))
@@ -121,4 +126,5 @@ def instance(
         billed_usd=metered_usd(float(own[USD_H]), MINIMUM_BILLING_S, begun_at, until_at) if billed else 0.0,
         reclaim_at=over_at if taken_back else None,
         no_capacity="" if billed else "Azure found no room for it after it had accepted it",
+        zone=zone_of(machine),
     )

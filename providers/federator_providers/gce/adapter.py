@@ -80,7 +80,8 @@ class GceProvider:
             return self._instance(known)
         take_one(left[offer.name])
         run = partial(self._run, request)
-        return await self._zones.launch(left[offer.name], request.name, self._settings.zones, run)
+        zones_usd_h = dict.fromkeys(self._settings.zones, offer.price_usd_h)
+        return await self._zones.launch(left[offer.name], request, zones_usd_h, run)
 
     async def instances(self, federation: str) -> Sequence[Instance]:
         """Machines of that federation; on the way, an end to every second machine of one name, and to what has stopped by itself."""

@@ -162,4 +162,5 @@ def instance(
         billed_usd=0.0 if no_capacity else bill_usd,
         reclaim_at=reclaim_at,
         no_capacity=no_capacity,
+        zone=zone_of(machine),
     )

@@ -52,7 +52,7 @@ class GceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     region: Annotated[Text, Meta(examples=["us-central1"])]
     """Region of Compute Engine."""
     zones: Annotated[tuple[Text, ...], Meta(min_length=1, max_length=MAX_ZONES)]
-    """Zones, tried in this order; those that were sold out a minute ago come last."""
+    """Zones, tried in this order, on spot those first where machines are taken back least often; those that were sold out a minute ago come last."""
     image: Annotated[Text, Meta(examples=["projects/my-project/global/images/family/federator"])]
     """The machine image, or its family: with the GPU's driver, Federator's agent and Google's guest agent."""
     offers: Annotated[tuple[GceOfferSettings, ...], Meta(min_length=1)]

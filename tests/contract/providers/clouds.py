@@ -86,6 +86,11 @@ AZURE_OFFER = msgspec.structs.replace(
 
 SSH_OFFER = msgspec.structs.replace(OFFER, name="ssh/box/on-demand", region="ssh")
 KUBERNETES_OFFER = msgspec.structs.replace(OFFER, name="kubernetes/box/on-demand", region="kubernetes")
+AWS_ZONES, GCE_ZONES, AZURE_ZONES = (
+    ("us-east-1a", "us-east-1b"),
+    ("us-central1-a", "us-central1-b"),
+    ("1", "2"),
+)
 BOX = {
     "instance_type": "box",
     "model": "A100",
@@ -132,7 +137,7 @@ def make_aws(url: str, clock: Clock, markets: dict[str, object] = ONE) -> Provid
     box = {"instance_type": "g5.xlarge", "price_usd_h": PRICE_USD_H, "boot_delay": "120s", "max_instances": 2}
     settings: dict[str, object] = {
         "region": "us-east-1",
-        "zones": ["us-east-1a"],
+        "zones": AWS_ZONES,
         "image": IMAGE,
         "offers": [box | markets],
         "endpoint_url": url,
@@ -150,7 +155,7 @@ def make_gce(server: GceServer, clock: Clock, markets: dict[str, object] = ONE) 
     settings: dict[str, object] = {
         "project": PROJECT,
         "region": "us-central1",
-        "zones": ["us-central1-a"],
+        "zones": GCE_ZONES,
         "image": GCE_IMAGE,
         "offers": [box | markets],
         "endpoint_url": server.url,
@@ -164,6 +169,7 @@ def make_azure(server: AzureServer, clock: Clock, markets: dict[str, object] = O
         "subscription": SUBSCRIPTION,
         "resource_group": "burst",
         "region": "eastus",
+        "zones": AZURE_ZONES,
         "image": AZURE_IMAGE,
         "subnet": SUBNET,
         "ssh_public_key": "ssh-ed25519 AAAA",

@@ -25,9 +25,12 @@ from federator_providers.local.processes import kill_tagged
 from federator_providers.reserved import RESERVED, Reservation, ReservedProvider
 from tests.contract.providers.clouds import (
     AWS_OFFER,
+    AWS_ZONES,
     AZURE_OFFER,
+    AZURE_ZONES,
     BOTH,
     GCE_OFFER,
+    GCE_ZONES,
     KUBERNETES_OFFER,
     OFFER,
     make_aws,
@@ -48,6 +51,7 @@ NOTICE_S = 300.0
 SPOT_USD_H = 1.2
 NOTICING = ("fake", "reserved", "local", "aws", "gce", "kubernetes")
 """Whose listings show a notice; Azure tells only the machine itself."""
+ZONED = ("fake", "reserved", "aws", "gce", "azure")
 
 
 def as_spot(offer: Offer) -> Offer:
@@ -71,6 +75,8 @@ class Cloud:
     clock: ManualClock | None = None
     """None: time passes by itself."""
     notice_s: float = NOTICE_S
+    zones: tuple[str, ...] = ()
+    """Two, in the order of the settings; empty: it knows none."""
 
     async def until_over(self, name: str) -> None:
         """Let the notice come to its end."""
@@ -92,14 +98,17 @@ class Cloud:
 
         await until(reached)
 
-    def ask(self, name: str, offer: Offer | None = None) -> Awaitable[Instance]:
+    def ask(
+        self, name: str, offer: Offer | None = None, interruptions_h: dict[str, float] | None = None
+    ) -> Awaitable[Instance]:
         wanted = offer or self.spot
-        return self.provider.launch(LaunchRequest(name, wanted, "lab", {}, "secret"))
+        return self.provider.launch(LaunchRequest(name, wanted, "lab", {}, "secret", interruptions_h or {}))
 
 
 def in_memory(clock: ManualClock, *, reserved: bool) -> Cloud:
     on_demand, spot = OFFER, as_spot(OFFER)
-    fake = FakeProvider("p", clock, [on_demand, spot], notice_s=NOTICE_S)
+    zones = "first", "second"
+    fake = FakeProvider("p", clock, [on_demand, spot], notice_s=NOTICE_S, zones=zones)
     provider: Provider = fake
     sold = spot.name
     if reserved:
@@ -118,6 +127,7 @@ def in_memory(clock: ManualClock, *, reserved: bool) -> Cloud:
         give_notice,
         lambda on: (fake.sold_out.add if on else fake.sold_out.discard)(sold),
         clock=clock,
+        zones=zones,
     )
 
 
@@ -165,7 +175,7 @@ async def aws(ec2: Ec2Proxy, clock: ManualClock) -> AsyncIterator[Cloud]:
         ec2.no_spot = on
 
     made = make_aws(ec2.url, clock, BOTH)
-    yield Cloud(made, AWS_OFFER, as_spot(AWS_OFFER), give_notice, sell, take_back, clock, notice_s=120.0)
+    yield Cloud(made, AWS_OFFER, as_spot(AWS_OFFER), give_notice, sell, take_back, clock, 120.0, AWS_ZONES)
     await made.close()
 
 
@@ -181,7 +191,7 @@ async def gce(gce_server: GceServer, clock: ManualClock) -> AsyncIterator[Cloud]
         gce_server.no_spot = on
 
     made = make_gce(gce_server, clock, BOTH)
-    yield Cloud(made, GCE_OFFER, as_spot(GCE_OFFER), give_notice, sell, take_back, clock, notice_s=30.0)
+    yield Cloud(made, GCE_OFFER, as_spot(GCE_OFFER), give_notice, sell, take_back, clock, 30.0, GCE_ZONES)
     await made.close()
 
 
@@ -203,7 +213,7 @@ async def azure(
     made = make_azure(azure_server, clock, BOTH)
     stock = Stock("all spot", limit=8, each=4, used=0, unit="vCPUs")
     spot = msgspec.structs.replace(as_spot(AZURE_OFFER), stock=stock)
-    yield Cloud(made, AZURE_OFFER, spot, give_notice, sell, take_back, clock, notice_s=30.0)
+    yield Cloud(made, AZURE_OFFER, spot, give_notice, sell, take_back, clock, 30.0, AZURE_ZONES)
     await made.close()
 
 
@@ -289,6 +299,22 @@ async def test_a_second_interruption_prolongs_nothing(market: Cloud) -> None:
     first = (await only(market.provider, "a")).reclaim_at
     await market.interrupt("a")
     assert (await only(market.provider, "a")).reclaim_at == pytest.approx(first, abs=1.0)
+
+
+@pytest.mark.parametrize("market", ZONED, indirect=True)
+async def test_a_machine_is_rented_in_the_zone_where_fewest_are_taken_back_and_says_where_it_is(
+    market: Cloud,
+) -> None:
+    first, second = market.zones
+    assert (await market.ask("a")).zone == first
+    assert (await market.ask("b", interruptions_h={first: 0.2, "": 0.1})).zone == second
+    assert {each.name: each.zone for each in await market.provider.instances("lab")} == {
+        "a": first,
+        "b": second,
+    }
+    await market.interrupt("a")
+    await market.until_over("a")
+    assert (await only(market.provider, "a")).zone == first, "that is where it was taken back"
 
 
 async def test_a_machine_under_notice_may_be_given_back_before_it_is_taken(market: Cloud) -> None:

@@ -160,10 +160,14 @@ def test_wide_offers_say_how_often_they_are_taken_back_and_how_that_is_known(
     spot = msgspec.structs.replace(
         sure, name="eu/spot", market="spot", interruptions_h=0.027, interruptions=1, watched_h=50.2
     )
-    fake.answer("GET /v1/offers", [sure, spot], headers=TIME)
-    first, second = federator("offers", "-o", "wide").out.splitlines()[1:]
+    zoned = msgspec.structs.replace(spot, zones_interruptions_h={"eu-b": 0.09, "eu-a": 0.01})
+    fake.answer("GET /v1/offers", [sure, spot, zoned], headers=TIME)
+    first, second, third = federator("offers", "-o", "wide").out.splitlines()[1:]
     assert "0.027/h (1 in 50 h)" in second
     assert "/h" not in first
+    assert "0.027/h (1 in 50 h; eu-a 0.01/h, eu-b 0.09/h)" in third
+    fake.answer("GET /v1/leases", [msgspec.structs.replace(LEASE, zone="eu-a")], headers=TIME)
+    assert "eu-a" in federator("leases", "-o", "wide").out
 
 
 def test_top_draws_once_into_a_pipe(federator: Command, fake: FakeDispatcher) -> None:

@@ -136,6 +136,46 @@ async def test_how_often_machines_of_an_offer_are_taken_back_is_learned_from_lea
     assert world.job(job).status is JobStatus.PENDING
 
 
+async def test_how_often_machines_are_taken_back_is_learned_by_zone_and_the_next_is_rented_elsewhere(
+    world: World,
+) -> None:
+    """Half an hour and the boot of one machine, which was taken back: what is known of its offer is where each of its zones begins."""
+    world.provider.zones = "r1a", "r1b"
+    observer = world.core.turn.observer
+    job, _ = await running(world)
+    (lease,) = world.leases()
+    assert lease.zone == "r1a", "nothing is known of either"
+    world.provider.interrupt(lease.id)
+    await executor(world)
+    await world.obey()
+    await executor(world, 3)
+    observer.offers()
+    rates_h = observer.interruptions.by_zone(SPOT)
+    assert rates_h == {"": pytest.approx(0.27), "r1a": pytest.approx(0.42)}
+    (row,) = [each for each in world.core.views.offers() if each.name == SPOT.name]
+    assert (row.interruptions_h, row.zones_interruptions_h) == (rates_h[""], {"r1a": rates_h["r1a"]})
+    world.clock.advance(901)
+    await world.core.intake.cancel(ADA, job)
+    other = await world.submit(**(JOB | {"spot_policy": "spot"}))
+    await until_rented(world, other)
+    await world.core.executor.step()
+    again, _ = world.core.views.leases()
+    assert again.zone == "r1b"
+    for zone, expected_h in ("r1b", rates_h[""]), ("r1a", rates_h["r1a"]):
+        await world.put(msgspec.structs.replace(world.core.records.leases[again.id], zone=zone))
+        planned_h = [pool.interruptions_h for pool in observer.pools() if pool.lease == again.id]
+        assert planned_h == [expected_h], "what runs there is planned with what its own zone is known for"
+
+
+async def test_a_lease_of_an_earlier_version_has_its_zone_from_the_listing(world: World) -> None:
+    world.provider.zones = "r1a", "r1b"
+    await running(world)
+    (lease,) = world.leases()
+    await world.put(msgspec.structs.replace(lease, zone=""))
+    await executor(world)
+    assert world.leases()[0].zone == "r1a"
+
+
 async def test_a_machine_that_is_given_back_was_not_taken_back(world: World) -> None:
     job, cloud = await running(world)
     await cloud.finish(job)
