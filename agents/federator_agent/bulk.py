@@ -86,8 +86,8 @@ class Bulk:
 
         return _read_answer(await self._until_answered(f"PUT {path}", once), LogLength)
 
-    async def put_outputs(self, placement: str, archive: Path) -> None:
-        """Bring an archive of outputs home; what was cut goes on. Raises `Permanent`."""
+    async def put_outputs(self, placement: str, archive: Path) -> str:
+        """Bring an archive of outputs home, by the name that it answers; what was cut goes on. Raises `Permanent`."""
         path = f"/outputs/{placement}"
         digest, size = await asyncio.to_thread(_hash_of, archive)
         damaged = 0
@@ -112,6 +112,7 @@ class Bulk:
                 raise Unavailable("the archive has not arrived as it is")
 
         await self._until_answered(f"PUT {path}", once)
+        return digest
 
     @asynccontextmanager
     async def tunnel(self, name: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:

@@ -168,7 +168,8 @@ class InstructionExecutor:
             unkept = await self._stop_saving(record, spec)
             archive = self._around.spool.placements / placement / "outputs.tar.gz"
             if archive.exists() or await self._pack(record, spec, archive):
-                await self._around.bulk.put_outputs(placement, archive)
+                digest = await self._around.bulk.put_outputs(placement, archive)
+                await self._around.carrier.keep_outputs(archive, digest)
         except Exception as error:
             log.exception("collecting %s failed", placement)
             notes.append(f"logs or outputs could not be kept: {error}")

@@ -14,6 +14,12 @@ BYTES_PER_GB = 1e9
 """Data is counted in decimal units, as it is sold and moved."""
 
 
+OUTPUTS = "outputs"
+"""What a job reads of the outputs of others, as planning sees it; below it stands the site that keeps them. It is no data that policies are about."""
+LEAST_OUTPUTS_BYTES = 1_000_000
+"""Outputs of less are moved in no time, and not kept where they were made."""
+
+
 class Spot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Somewhere that data is, or is brought to. A replica without a site is of the whole region, as an object store is."""
 
@@ -41,6 +47,8 @@ class DatasetRule(msgspec.Struct, frozen=True, tag="dataset", forbid_unknown_fie
     """Where it lies."""
     labels: dict[str, str] = {}
     """By which other policies select it."""
+    kept_at: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Sites that have all of it for themselves alone: others bring it from one of `replicas`. Unset: none."""
 
 
 class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,7 +162,7 @@ def concerns_data(
     """
     if which is None:
         return True
-    asked = (is_selected(which, datasets, each.uri) for each in inputs)
+    asked = (is_selected(which, datasets, each.uri) for each in inputs if not is_below(each.uri, OUTPUTS))
     return all(asked) if every else any(asked)
 
 

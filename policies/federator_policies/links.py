@@ -33,7 +33,7 @@ class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     """The link from one site or region to another. What names a site goes before what names its region, then the first row."""
 
     from_: Place
-    """A site, or a region."""
+    """A site, a region, or `dispatcher`, from where outputs of other jobs come."""
     to: Place
     """A site, or a region."""
     gbit_per_s: Gbit | None = None

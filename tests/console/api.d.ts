@@ -357,6 +357,7 @@ declare namespace Api {
     size_bytes: number | null;
     replicas: Array<Spot>;
     labels: Record<string, string>;
+    kept_at: Array<string>;
   }
   interface DecisionRow {
     id: string;

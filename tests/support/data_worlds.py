@@ -3,6 +3,7 @@
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from federator.model.datasets import DataSelector, DatasetRule, Link, LinkRow, LinkRule, Spot
 from federator.model.jobs import Input
@@ -36,6 +37,7 @@ DATASETS = st.builds(
     st.sampled_from([None, 50 * 10**9]),
     st.lists(SPOTS, min_size=1, max_size=3).map(tuple),
     st.sampled_from([{}, {"secret": "yes"}]),
+    st.sampled_from([UNSET, UNSET, ("home",), ("acme-eu", "gone")]),
 )
 LINK_RULES = st.builds(
     LinkRule,

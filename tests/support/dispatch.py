@@ -36,7 +36,7 @@ from federator.store.blobs import MemoryBlobs
 from federator.store.memory import MemoryStore
 from federator.wire.http import Submitted
 from federator.wire.jobfile import read_job
-from federator.wire.needs import FORMS, TOGETHER
+from federator.wire.needs import FORMS, OUTPUTS, TOGETHER
 from federator_policies.documents import compile_set, load
 from federator_providers.reserved import Reservation, ReservedProvider
 from tests.support.moving_prices import MovingPrices
@@ -135,7 +135,7 @@ class FakeSite:
             taken_at=self.world.clock.now(),
             pools=(self._free(busy),),
             counted=tuple(sorted(p.id for p in busy)),
-            abilities=(FORMS, TOGETHER),
+            abilities=(FORMS, TOGETHER, OUTPUTS),
         )
         session = self.world.core.inventory.members[self.name].session
         self.world.core.inventory.report(self.name, session, msgspec.structs.replace(report, **fields))

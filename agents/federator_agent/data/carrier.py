@@ -140,6 +140,14 @@ class Carrier:
             with _told():
                 await self._outputs.bring(record.entry.placement, spec.inputs_from, into, note)
 
+    async def keep_outputs(self, archive: Path, digest: str) -> None:
+        """Have what was made here for whoever reads it at this site, as long as there is room. Nobody misses it else."""
+        if self._outputs is not None:
+            try:
+                await self._outputs.keep(archive, digest)
+            except (FederatorError, OSError) as error:
+                log.info("%s is not kept here: %s", archive, error)
+
     async def _bring_checkpoint(self, load: Load, folders: Folders, note: Callable[[str], None]) -> None:
         """Raises `StagingRefused` for whatever goes wrong: nothing is lost by it, and another site may have it, or the right to it."""
         kept = self._kept(load)

@@ -87,8 +87,8 @@ class Inputs:
         items = await patiently(lambda: source.items(uri), note)
         for item in items:
             _check_name(uri, item)
-        key = content_hash(msgspec.json.encode([uri, items]))
-        entry, size = self._directory / key, sum(max(0, item.size) for item in items)
+        key, size = _key(uri, items), sum(max(0, item.size) for item in items)
+        entry = self._directory / key
         data = entry / "data"
         found = data / name_of(uri) if len(items) == 1 and not items[0].name else data
         async with _locked(self._lock(key)):
@@ -99,6 +99,10 @@ class Inputs:
                 await self._fetch(source, uri, items, key, in_use, note)
             keep(found)
         return found
+
+    def entry(self, uri: str, items: list[Item]) -> Path:
+        """Where such content is, if it is here."""
+        return self._directory / _key(uri, items)
 
     async def _fetch(
         self,
@@ -275,6 +279,10 @@ def _taken(file: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _key(uri: str, items: list[Item]) -> str:
+    return content_hash(msgspec.json.encode([uri, items]))
 
 
 def _check_name(uri: str, item: Item) -> None:

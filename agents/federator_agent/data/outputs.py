@@ -1,10 +1,12 @@
 """What a job reads of the outputs of others: fetched from the dispatcher, unpacked into a folder of this placement alone.
 
 Archives are kept as inputs are, each content once for all placements that read it, in the agent's own folder, which no job sees: another person's job at the same
-site finds nothing. What a job sees is its own copy. So a task of an array of thousands costs an unpacking, and no second transfer.
+site finds nothing. What a job sees is its own copy. So a task of an array of thousands costs an unpacking, and no second transfer. What was made here
+is kept in the same way, and not fetched at all as long as there is room for it.
 """
 
 import asyncio
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from typing import Protocol
 
 from federator.kernel.errors import NotFound
 from federator.kernel.tars import MAX_BYTES, TooMuch
+from federator.model.datasets import LEAST_OUTPUTS_BYTES
 from federator.model.jobs import InputFrom
 from federator.wire.link import OutputArchive
 from federator.wire.nearest import nearest
@@ -20,6 +23,8 @@ from federator_agent import archives, job_folders
 from federator_agent.data.inputs import SPARE_BYTES, Inputs, NoRoom
 from federator_agent.data.sources import Item, Moved, Readable, Sources
 
+MADE_HERE = "outputs made here"
+"""What an archive is called that was not fetched."""
 NAMED = 10
 """Files that a message names,"""
 LOOKED_AT = 1000
@@ -55,6 +60,14 @@ class JobOutputs:
         for each, found in zip(wanted, await self._bulk.inputs(placement), strict=True):
             await self._bring(placement, each, found, into, note)
 
+    async def keep(self, archive: Path, digest: str) -> None:
+        """Keep what was made here. Raises `NoRoom`, `OSError`."""
+        size = await asyncio.to_thread(os.path.getsize, archive)
+        if size >= LEAST_OUTPUTS_BYTES:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            source, in_use = _MadeHere(archive, _item(size, digest)), lambda: set(+self._in_use)
+            await self._archives.bring_from(source, MADE_HERE, in_use, lambda _: None, lambda _: None)
+
     async def _bring(
         self,
         placement: str,
@@ -70,7 +83,7 @@ class JobOutputs:
             self._in_use[data.parent] += 1
 
         called = found[0].label.partition("[")[0] if found[0].below else found[0].label
-        source = _DispatcherSource(self._bulk, placement, found)
+        source = _DispatcherSource(self._bulk, self._archives, placement, found)
         try:
             data = await self._archives.bring_from(
                 source, f"outputs of {called}", lambda: set(+self._in_use), note, keep
@@ -81,11 +94,31 @@ class JobOutputs:
                 self._in_use[entry] -= 1
 
 
+class _MadeHere(Readable):
+    """An archive that an agent has packed itself."""
+
+    def __init__(self, archive: Path, item: Item) -> None:
+        self._archive, self._item = archive, item
+
+    async def items(self, uri: str) -> list[Item]:
+        """It alone."""
+        del uri
+        return [self._item]
+
+    async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
+        """A second name for the same file."""
+        del uri
+        _link(self._archive, into)
+        moved(item.size)
+
+
 class _DispatcherSource(Readable):
     """The archives of one input. `placement`: on whose behalf."""
 
-    def __init__(self, bulk: OutputBulk, placement: str, found: Sequence[OutputArchive]) -> None:
-        self._bulk, self._placement = bulk, placement
+    def __init__(
+        self, bulk: OutputBulk, archives: Inputs, placement: str, found: Sequence[OutputArchive]
+    ) -> None:
+        self._bulk, self._archives, self._placement = bulk, archives, placement
         self._found = {_file(number): each for number, each in enumerate(found)}
 
     async def items(self, uri: str) -> list[Item]:
@@ -94,11 +127,25 @@ class _DispatcherSource(Readable):
         return [Item(name, each.size_bytes, each.digest) for name, each in self._found.items()]
 
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
-        """Each is whole or not there."""
+        """Each is whole or not there; one that was made here is here."""
         del uri
         found = self._found[item.name]
-        await self._bulk.input(self._placement, found.job, found.digest, into)
+        made = self._archives.entry(MADE_HERE, [_item(found.size_bytes, found.digest)])
+        try:
+            _link(made / "data" / _file(0), into)
+            os.utime(made)
+        except OSError:
+            await self._bulk.input(self._placement, found.job, found.digest, into)
         moved(item.size)
+
+
+def _item(size: int, digest: str) -> Item:
+    return Item(_file(0), size, digest)
+
+
+def _link(file: Path, into: Path) -> None:
+    into.unlink(missing_ok=True)
+    into.hardlink_to(file)
 
 
 def _file(number: int) -> str:

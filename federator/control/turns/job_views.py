@@ -14,6 +14,7 @@ from federator.control.accounts.money import job_limit
 from federator.control.administration.authority import AuthorityInForce
 from federator.control.record.records import Records
 from federator.control.reports.history import History
+from federator.control.turns.job_outputs import outputs_read
 from federator.control.turns.set_aside import SetAside
 from federator.model.jobs import Input, Job, JobSpec, JobStatus
 from federator.model.snapshot import JobView, asked
@@ -152,6 +153,7 @@ class JobViews:
             max_cost_usd=limit.usd,
             cost_policy=limit.policy,
             speed=dict(speeds.factors),
+            inputs=(*view.inputs, *outputs_read(self._records, job, spec)),
             saves=spec.checkpoint is not None,
             repeats_s=_repeats_s(spec),
             approved_usd=job.approved_usd,

@@ -21,6 +21,7 @@ from federator.control.record.records import Records
 from federator.control.reports.history import History
 from federator.control.reports.interruption_counts import InterruptionCounts
 from federator.control.reports.inventory import Inventory
+from federator.control.turns.job_outputs import registered
 from federator.control.turns.job_views import JobViews
 from federator.control.turns.occupancy import OVERDUE_S, Holding, Occupancy
 from federator.control.turns.set_aside import SetAside
@@ -122,7 +123,8 @@ class Observer:
         now, records = self._clock.now(), self._records
         flag = records.flags.get("burst-paused")
         jobs, pools = self.jobs.seen(only, self.window, now), tuple(self._pools(now))
-        rules = self._rules.at(jobs, pools)
+        read = registered(self._records, (*jobs, imagined) if imagined else jobs)
+        rules = (*self._rules.at(jobs, pools), *read)
         return Snapshot(
             taken_at=now,
             incarnation=records.store.incarnation,

@@ -49,6 +49,8 @@ class Moving:
             self._registered[wanted.uri] = dataset_of(self.datasets, wanted.uri)
         dataset = self._registered[wanted.uri]
         count = wanted.size_bytes if wanted.size_bytes is not None or dataset is None else dataset.size_bytes
+        if dataset is not None and to.site in (dataset.kept_at or ()):
+            return Moved()
         best = Moved(seconds=math.inf, usd=math.inf)
         for spot in dataset.replicas if dataset else ():
             region = spot.region or self._regions.get(spot.site, "")

@@ -117,6 +117,8 @@ class DataBook:
         dataset = self._registered[each.uri]
         if dataset is None:
             return None
+        if to.site in (dataset.kept_at or ()):
+            return InputMove(each.uri, 0, to.site, 0.0, 0.0)
         size = each.size_bytes if each.size_bytes is not None else dataset.size_bytes
         ways = []
         for replica in dataset.replicas:

@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import os
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from federator.kernel.errors import Invalid, NotFound
 from federator.kernel.ids import content_hash
 from federator.model.jobs import InputFrom
 from federator.wire.link import OutputArchive
+from federator_agent.data import outputs
 from federator_agent.data.outputs import JobOutputs
 from federator_agent.data.sources import Sources
 from tests.support.data_rules import ANYWHERE
@@ -121,6 +124,28 @@ async def test_placements_that_read_the_same_share_one_transfer_and_have_a_copy_
     assert site.dispatcher.fetched == 1
     (found[0] / "model").write_text("changed")
     assert [(path / "model").read_text() for path in found[1:]] == ["42"] * 4
+
+
+async def test_what_was_made_here_is_not_fetched_as_long_as_it_is_kept(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a reader of an array, too. Small outputs are not worth the room."""
+    monkeypatch.setattr(outputs, "LEAST_OUTPUTS_BYTES", 150)
+    keep = site.dispatcher.keep
+    small, large = keep("sweep[1]", {"a": "1"}, "1"), keep("sweep[2]", {"a": os.urandom(200).hex()}, "2")
+    for made in (small, large):
+        archive = site.folder / "outputs.tar.gz"
+        archive.write_bytes(site.dispatcher.blobs[made.digest])
+        await site.outputs.keep(archive, made.digest)
+        archive.unlink()
+    found = await site.bring(InputFrom("job-1", "sweep"), small, large)
+    assert sorted(str(path.relative_to(found)) for path in found.rglob("a")) == ["1/a", "2/a"]
+    assert site.dispatcher.fetched == 1, "the small one"
+    for kept in (site.folder / "kept").iterdir():
+        if kept.is_dir():
+            shutil.rmtree(kept)
+    await site.bring(InputFrom("job-1", "sweep"), small, large, placement="plc-2")
+    assert site.dispatcher.fetched == 3
 
 
 async def test_a_link_in_them_is_refused(site: Site) -> None:
