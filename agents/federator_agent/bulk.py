@@ -27,7 +27,7 @@ from federator.wire.log_times import TIMES_HEADER, LogTime, times_text
 from federator_agent.dialer import TRANSFERS
 from federator_agent.enrollment import raise_for, reason
 from federator_agent.link import GOODBYE_S, GREETING_S, Link
-from federator_agent.link_use import BULK, HEAD_BYTES, LOGS, REPORTS, LinkUse
+from federator_agent.link_use import BULK, HEAD_BYTES, LOGS, REPORTS, HoursOver, LinkUse
 
 T = TypeVar("T")
 CHUNK_BYTES = 2**15
@@ -167,8 +167,7 @@ class Bulk:
                 async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
                     hasher.update(chunk)
                     file.write(chunk)
-                    self.use.count(BULK, received=len(chunk))
-                    await self.use.bulk_moved(len(chunk), answer.content_length or 0)
+                    await self.use.bulk_moved(answer.content_length or 0, received=len(chunk))
             finally:
                 file.flush()
                 os.fsync(file.fileno())
@@ -178,8 +177,7 @@ class Bulk:
             file.seek(offset)
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
-                self.use.count(BULK, sent=len(chunk))
-                await self.use.bulk_moved(len(chunk), size)
+                await self.use.bulk_moved(size, sent=len(chunk))
 
     async def _get(self, path: str) -> bytes:
         """Ask until there is an answer."""
@@ -192,7 +190,9 @@ class Bulk:
             why = self._link.way.fault(error, self._link.addresses.present) or reason(error)
             log.info("%s: %s; trying again", what.partition("?")[0], why)
 
-        return await retried(once, TRANSFERS, on=(Unauthenticated, Transient, *UNREACHABLE), failed=note)
+        return await retried(
+            once, TRANSFERS, on=(Unauthenticated, Transient, HoursOver, *UNREACHABLE), failed=note
+        )
 
     async def _ask(
         self,

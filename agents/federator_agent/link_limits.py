@@ -1,4 +1,4 @@
-"""`link` of a site file: how much of a thin or metered link to the dispatcher the agent may use, and when."""
+"""`link` of a site file: how much of a thin or metered link the agent may use, and when."""
 
 from functools import partial
 from typing import Annotated
@@ -7,6 +7,7 @@ import msgspec
 
 from federator.wire import fields
 from federator.wire.every import Zone
+from federator.wire.inputs import Uri
 from federator_agent.core.lent_capacity import Hours
 from federator_agent.lent import WrittenHours
 
@@ -23,7 +24,7 @@ Budget = Annotated[
 
 
 class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Work directories, inputs from other jobs and outputs, on their way from or to the dispatcher."""
+    """Work directories, inputs, checkpoints and outputs, on their way from or to the dispatcher, `s3` or `http(s)`."""
 
     rate: Rate | None = None
     """Most bytes in a second, all of them together; at least 4 KiB. Left out: what the link gives."""
@@ -31,10 +32,12 @@ class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When those of more than 256 KiB move, by the clock of `timezone`: jobs begin and end when theirs have. Left out: always."""
     timezone: Zone = "UTC"
     """Time zone of `hours`. Left out: UTC."""
+    on_site: tuple[Uri, ...] = ()
+    """Addresses that lie at the site itself, such as `[s3://scratch]`: these and all below them are neither held nor counted."""
 
 
 class LinkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of the link to the dispatcher is used. Left out: as much as there is to say."""
+    """How much of the site's link to the outside is used. Left out: as much as there is to say."""
 
     budget: Budget | None = None
     """Most bytes of reports and logs in an hour, half for each; at least 1 MiB. Logs wait for theirs, and of one that is longer than an eighth of the budget the middle is left out."""

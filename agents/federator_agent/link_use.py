@@ -1,7 +1,7 @@
-"""What the link to the dispatcher is used for: bytes of the last hour by kind, and what the site file allows of it.
+"""What the link to the outside is used for: bytes of the last hour by kind, and what the site file allows of it.
 
-Counted are messages, and bodies of requests with a flat size for their heads; not what TLS, TCP and pings add, nor tunnels into jobs. All times
-are of the agent's clock. Half of the budget is for reports and half for logs, each with some minutes in which it may go faster. What promises
+Counted are messages, and bodies of requests with a flat size for their heads; not what TLS, TCP and pings add, nor tunnels into jobs. Bulk is all
+that is large, whether it goes to the dispatcher or straight to a bucket or a web server. All times are of the agent's clock. Half of the budget is for reports and half for logs, each with some minutes in which it may go faster. What promises
 need is never held back: statuses, orders and renewals count, and only what can wait waits for them.
 """
 
@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 
 from federator.kernel.clock import Clock
-from federator.kernel.errors import Unavailable
 from federator.model.sites import LINK_KINDS, LinkState, LinkTraffic
 from federator_agent.link_limits import LinkLimits
 
@@ -26,6 +25,10 @@ LOOK_S = 30.0
 SHORTEST_S = 0.001
 RENEW_WITHIN_S = 10.0
 """`stop_within` less the grace is at least three times as long: a late answer or two stop nothing."""
+
+
+class HoursOver(Exception):
+    """The hours of what is so large are over: it goes on in the next."""
 
 
 class Allowance:
@@ -52,15 +55,15 @@ class LinkUse:
 
     def __init__(self, clock: Clock, limits: LinkLimits | None = None) -> None:
         self._clock = clock
-        self._limits = limits or LinkLimits()
+        self.limits = limits or LinkLimits()
         now_s = clock.boot()
-        half_bytes_s = (self._limits.budget or 0) / 2 / HOUR_S
+        half_bytes_s = (self.limits.budget or 0) / 2 / HOUR_S
         self._halves = (
             {kind: Allowance(half_bytes_s, BURST_S, now_s) for kind in (REPORTS, LOGS)}
             if half_bytes_s
             else {}
         )
-        rate = self._limits.bulk.rate
+        rate = self.limits.bulk.rate
         self._rate = None if rate is None else Allowance(rate, 1.0, now_s)
         self._slices: deque[tuple[float, dict[str, list[int]]]] = deque()
         self.round_trip_s: float | None = None
@@ -91,7 +94,7 @@ class LinkUse:
             of_kind = [each[kind] for _, each in self._slices if kind in each]
             if of_kind:
                 found.append(LinkTraffic(kind, sum(s for s, _ in of_kind), sum(r for _, r in of_kind)))
-        return LinkState(tuple(found), self.round_trip_s, self._limits.budget)
+        return LinkState(tuple(found), self.round_trip_s, self.limits.budget)
 
     # Reports -------------------------------------------------------------------------------------------------------
 
@@ -109,7 +112,7 @@ class LinkUse:
     @property
     def log_bytes(self) -> int | None:
         """Most that is sent of the log of one rank: a quarter of an hour's half. None: it is for the dispatcher to say."""
-        budget = self._limits.budget
+        budget = self.limits.budget
         return None if budget is None else budget // 8
 
     async def until_logs_may_move(self) -> bool:
@@ -124,25 +127,32 @@ class LinkUse:
 
     async def until_bulk_may_move(self, size_bytes: int) -> None:
         """Wait for the hours of what is so large."""
-        while not self._may_move(size_bytes):  # noqa: ASYNC110 - by the wall clock
+        while not self.may_move(size_bytes):  # noqa: ASYNC110 - by the wall clock
             await asyncio.sleep(self._clock.real_delay_s(LOOK_S))
 
     def refuse_bulk(self, size_bytes: int) -> None:
-        """Raise `Unavailable` outside of the hours of what is so large."""
-        if not self._may_move(size_bytes):
-            raise Unavailable("its hours are over: it goes on in the next")
+        """Raise `HoursOver` outside of the hours of what is so large."""
+        if not self.may_move(size_bytes):
+            raise HoursOver("its hours are over: it goes on in the next")
 
-    async def bulk_moved(self, moved_bytes: int, size_bytes: int) -> None:
+    async def bulk_moved(self, size_bytes: int, *, sent: int = 0, received: int = 0) -> None:
         """A part of something so large has moved: wait for as long as the rate asks for. Raises as `refuse_bulk`."""
+        self.count(BULK, sent=sent, received=received)
         if self._rate is not None:
-            self._rate.use(moved_bytes, self._clock.boot())
+            self._rate.use(sent + received, self._clock.boot())
             while wait_s := self._rate.wait_s(self._clock.boot()):  # noqa: ASYNC110 - others use it meanwhile
                 await asyncio.sleep(self._clock.real_delay_s(wait_s))
         self.refuse_bulk(size_bytes)
 
-    def _may_move(self, size_bytes: int) -> bool:
-        hours = self._limits.bulk_hours
-        return hours is None or size_bytes <= SMALL_BYTES or hours.contains(self._clock.now())
+    @property
+    def holds_bulk(self) -> bool:
+        """Whether bulk has a rate or hours to keep to."""
+        return self._rate is not None or self.limits.bulk.hours is not None
+
+    def may_move(self, size_bytes: int) -> bool:
+        """Whether what is so large moves now; a negative size is not known."""
+        hours = self.limits.bulk_hours
+        return hours is None or 0 <= size_bytes <= SMALL_BYTES or hours.contains(self._clock.now())
 
     def _wait_s(self, kind: str) -> float:
         half = self._halves.get(kind)

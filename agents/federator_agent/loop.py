@@ -243,6 +243,7 @@ class Agent:
                     self._settings.data_networks,
                     apart=self._jobs_are_apart(),
                     bulk=bulk,
+                    link=self.link_use,
                 ),
                 tasks=self._tasks,
                 tell=self.tell,

@@ -89,7 +89,7 @@ async def test_a_folder_in_the_place_of_a_checkpoint_is_called_damaged(tmp_path:
     nest(tmp_path / "job" / pointer.archive, 2)
     with pytest.raises(Damaged, match="is a folder"):
         await JobCheckpoints(Sources(ANYWHERE), f"file://{tmp_path}", "job", 0).fetch(
-            pointer, tmp_path / "into"
+            pointer, tmp_path / "into", lambda _: None
         )
 
 
@@ -98,6 +98,8 @@ async def test_many_files_of_an_input_make_few_tasks(tmp_path: Path, monkeypatch
     most, got = 0, 0
 
     class Many:
+        link = None
+
         async def items(self, uri: str) -> list[Item]:
             return [Item(f"{number}", 0, "") for number in range(100)]
 
@@ -153,7 +155,7 @@ async def every_use(kept: JobCheckpoints, place: Path) -> None:
         with pytest.raises(Forbidden, match="is a link"):
             await use()
     with pytest.raises(FederatorError):
-        await kept.fetch(EPOCH, place / "copy")
+        await kept.fetch(EPOCH, place / "copy", lambda _: None)
     assert not (place / "copy").exists()
 
 
@@ -176,7 +178,7 @@ async def test_a_link_in_the_place_of_an_archive_is_replaced_and_not_written_thr
     await kept.push(place / "archive.tar.gz", 2, 1)
     assert untouched(place)
     (pointer,) = await kept.pointers()
-    await kept.fetch(pointer, place / "copy")
+    await kept.fetch(pointer, place / "copy", lambda _: None)
     assert (place / "copy").read_text() == "mine"
     assert not any(file.is_symlink() for file in (place / "kept" / "j-1").iterdir())
 

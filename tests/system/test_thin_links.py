@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from federator.cli.demo.processes import Processes
 from federator.client import AsyncClient
@@ -54,6 +55,7 @@ class Ship:
         site = {
             "site": "ship", "kind": "edge", "dispatcher": f"http://{NEAR}:{PORT}", "state_dir": str(self.folder / "agent"),
             "clock": self.clock, "pools": [{"name": "main", "nodes": 1, "cpus_per_node": 4}], "link": {"budget": "1MiB"},
+            "data_networks": [f"{NEAR}/32"],
         }  # fmt: skip
         (self.folder / "site.yaml").write_text(json.dumps(site))
         self.serve("join", "--token", token.secret)
@@ -165,20 +167,40 @@ async def test_a_small_job_as_slowly_as_life(ship: Ship, tmp_path: Path) -> None
     assert SLOW_BYTES < down < 2 * SLOW_BYTES
 
 
-async def test_what_a_site_tells_of_its_link_agrees_with_what_that_has_carried(ship: Ship) -> None:
-    """Its budget of an hour holds by the link's own count, with a log that is four times as long."""
+@pytest.fixture
+async def data(ship: Ship) -> AsyncIterator[str]:
+    """The address of a file of a web server on the near side."""
+    del ship  # its namespace
+    content = random.Random(4).randbytes(OUTPUT_BYTES)
+
+    async def answer(request: web.Request) -> web.Response:
+        del request
+        return web.Response(body=content)
+
+    application = web.Application()
+    application.router.add_get("/data", answer)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, NEAR, 0).start()
+    yield f"http://{NEAR}:{runner.addresses[0][1]}/data"
+    await runner.cleanup()
+
+
+async def test_what_a_site_tells_of_its_link_agrees_with_what_that_has_carried(ship: Ship, data: str) -> None:
+    """Its budget of an hour holds by the link's own count, with a log that is four times as long. An input that does not come from the dispatcher counts as well."""
     job = await ship.submit(f"head -c {LOG_BYTES * 3 // 4} /dev/urandom | base64; echo over")
     await ship.until_status(job, JobStatus.SUCCEEDED)
     log = await ship.log(job)
     assert log.endswith("over\n")
     assert "left out" in log
     assert sum(ship.carried()) < BUDGET_BYTES
-    job = await ship.submit(f"head -c {OUTPUT_BYTES} /dev/urandom >result", outputs=["result"])
+    run = f"head -c {OUTPUT_BYTES} /dev/urandom >result"
+    job = await ship.submit(run, outputs=["result"], inputs=[data])
     await ship.until_status(job, JobStatus.SUCCEEDED)
 
     async def told() -> int:
         found = await ship.told_bytes()
-        return found if found > OUTPUT_BYTES else 0
+        return found if found > 2 * OUTPUT_BYTES else 0
 
     told_bytes = await until(told, "the bytes of the link")
     carried = sum(ship.carried())

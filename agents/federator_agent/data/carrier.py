@@ -23,6 +23,8 @@ from federator_agent.data.inputs import Inputs, NoRoom, fault_of
 from federator_agent.data.outputs import JobOutputs, OutputBulk
 from federator_agent.data.patience import patiently
 from federator_agent.data.sources import ANY_PUBLIC, Sources, WebRules
+from federator_agent.link_limits import Bulk as BulkLimits
+from federator_agent.link_use import LinkUse
 from federator_agent.staging_errors import StagingError, StagingRefused
 
 EVERY_S = 300.0
@@ -85,7 +87,7 @@ class Folders(NamedTuple):
 class Carrier:
     """Moves the data of one agent's jobs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the site allows, and where it comes from
         self,
         state_dir: Path,
         clock: Clock,
@@ -95,10 +97,12 @@ class Carrier:
         *,
         apart: bool = False,
         bulk: OutputBulk | None = None,
+        link: LinkUse | None = None,
     ) -> None:
-        """`apart`: jobs have other rights than the agent has. `bulk`: from where outputs of other jobs come; None: it brings none."""
+        """`apart`: jobs have other rights than the agent has. `bulk`: from where outputs of other jobs come; None: it brings none. `link`: what all else from outside goes over."""
         self._rules = DataRules(allowed, (state_dir,), apart)
-        self._sources, self._networks = Sources(self._rules.check_folder), networks
+        self._sources, self._networks = Sources(self._rules.check_folder, link), networks
+        self.bulk_limits = link.limits.bulk if link is not None else BulkLimits()
         self._clock, self.limit_bytes = clock, limit_bytes
         self._inputs: dict[Path, Inputs] = {}
         self._outputs: JobOutputs | None = None
@@ -188,6 +192,7 @@ class Carrier:
         while True:
             await asyncio.sleep(every_s)
             try:
+                await self._checkpoints.until_it_may_move(kept, load.job, folder, log.info)
                 await self._push(kept, load, folder, last=False)
             except (FederatorError, OSError) as error:
                 log.warning("a checkpoint of %s is not pushed: %s", load.job, error)
@@ -198,6 +203,7 @@ class Carrier:
         if kept is None:
             return ""
         try:
+            await self._checkpoints.until_it_may_move(kept, load.job, folder, log.info)
             await patiently(
                 lambda: self._push(kept, load, folder, last=True),
                 log.info,

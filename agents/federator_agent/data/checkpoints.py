@@ -24,7 +24,7 @@ from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.kernel.quantities import format_bytes
 from federator.wire.jsontext import read
 from federator_agent import archives, job_folders
-from federator_agent.data.patience import patiently
+from federator_agent.data.patience import fetch_patiently, patiently, until_it_may_move
 from federator_agent.data.sources import Sources
 from federator_agent.spool import write_durably
 
@@ -88,17 +88,21 @@ class JobCheckpoints:
             raise Damaged(f"{self.at(name)} names {pointer.archive[:80]!r}, which no agent writes")
         return pointer
 
-    async def fetch(self, pointer: Pointer, into: Path) -> None:
+    async def fetch(self, pointer: Pointer, into: Path, note: Callable[[str], None]) -> None:
         """Its archive. Raises `Damaged` when it is not what was pushed."""
         source = self._sources.of(self._base)
         address = self.at(pointer.archive)
         items = await source.items(address)
         if [item.name for item in items] != [""]:
             raise Damaged(f"{address} is a folder, and not the checkpoint that was pushed there")
-        await source.fetch(address, items[0], into, lambda _: None)
+        await fetch_patiently(source, address, items[0], into, lambda: lambda _: None, note)
         digest, _ = await asyncio.to_thread(_digest, into)
         if digest != pointer.sha256:
             raise Damaged(f"{address} is not the checkpoint that was pushed there")
+
+    async def until_it_may_move(self, size: int, note: Callable[[str], None]) -> None:
+        """Wait for the hours of so much."""
+        await until_it_may_move(self._sources.of(self._base), self._base, size, note)
 
     async def push(self, archive: Path, epoch: int, number: int) -> None:
         """The archive, then the pointer to it; then older ones of this part go. A later attempt's pointer stays."""
@@ -172,7 +176,7 @@ class Checkpoints:
         archive = self._directory / f".{pointer.archive}.arriving"
         more = beside.with_name(f"{beside.name}-more")
         try:
-            await patiently(lambda: kept.fetch(pointer, archive), note)
+            await patiently(lambda: kept.fetch(pointer, archive, note), note)
             target = more if number else beside
             await asyncio.to_thread(archives.unpack, archive, target, most_bytes=math.inf)
             if number:
@@ -180,6 +184,14 @@ class Checkpoints:
         finally:
             archive.unlink(missing_ok=True)
             await asyncio.to_thread(job_folders.remove, more)
+
+    async def until_it_may_move(
+        self, kept: JobCheckpoints, job: str, folder: Path, note: Callable[[str], None]
+    ) -> None:
+        """Wait for the hours of what has changed, if anything has. Before it is packed: what is pushed then is as new as it can be."""
+        known, files = self._known(job), await asyncio.to_thread(files_in, folder)
+        if files and (known is None or files != known.files):
+            await kept.until_it_may_move(sum(size for _, size, _ in files), note)
 
     async def push(self, kept: JobCheckpoints, job: str, epoch: int, folder: Path, *, last: bool) -> bool:
         """Push what has changed; whether anything was. Unless it is the `last`, only what stood still. Raises `Permanent`, `Transient`."""

@@ -37,6 +37,8 @@ async def look(uri: str) -> None:
 class FileSource:
     """Checkpoints on the agent's host, or on a file system that it mounts: an address is the folder of a job, or a file in it."""
 
+    link = None
+
     def __init__(self, check: FolderCheck) -> None:
         """`check`: whether what is named may lie where it does; raises what refuses it."""
         self._check = check

@@ -22,7 +22,7 @@ from federator.kernel.quantities import format_bytes
 from federator.wire.inputs import name_of
 from federator_agent import job_folders
 from federator_agent.data.files import look, path_of
-from federator_agent.data.patience import patiently
+from federator_agent.data.patience import fetch_patiently, patiently
 from federator_agent.data.sources import ANY_PUBLIC, Item, Moved, Readable, Sources, WebRules, scheme_of
 
 SIDE_BY_SIDE = 8
@@ -152,7 +152,7 @@ class Inputs:
         async def fetch(item: Item, file: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             arriving = file.with_name(f".{content_hash(file.name.encode())[:16]}.arriving")
-            await patiently(lambda: source.fetch(uri, item, arriving, self._counted(uri, item, moved)), note)
+            await fetch_patiently(source, uri, item, arriving, self._counted(uri, item, moved), note)
             if item.size >= 0 and arriving.stat().st_size != item.size:
                 raise Invalid(
                     f"{uri}: {item.name or 'it'} has changed while it was fetched", remedy="try again"
@@ -170,27 +170,33 @@ class Inputs:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
-    def _counted(self, uri: str, item: Item, moved: Moved) -> Moved:
-        """Of one attempt, what has arrived: no more than was announced, and of what nobody announced no more than there is room for."""
-        key, got = f"{uri}\0{item.name}", 0
+    def _counted(self, uri: str, item: Item, moved: Moved) -> Callable[[], Moved]:
+        """What makes, for each attempt, what counts its bytes: no more than was announced, and of what nobody announced no more than there is room for. `moved` hears of each byte once."""
+        key, most = f"{uri}\0{item.name}", 0
 
-        def count(arrived: int) -> None:
-            nonlocal got
-            got += arrived
-            if 0 <= item.size < got:
-                raise Invalid(
-                    f"{uri}: {item.name or 'it'} is longer than the {item.size} bytes that were announced"
-                )
-            if item.size < 0:
-                self._unannounced[key] = got
-                if sum(self._unannounced.values()) > self._spare_bytes:
-                    raise NoRoom(
-                        f"{uri} does not say how long it is, and the site has no room for more than {format_bytes(got - arrived)} of it",
-                        remedy="raise inputs_cache in the site file, or have its server announce the length",
+        def attempt() -> Moved:
+            got = 0
+
+            def count(arrived: int) -> None:
+                nonlocal got, most
+                got += arrived
+                if 0 <= item.size < got:
+                    raise Invalid(
+                        f"{uri}: {item.name or 'it'} is longer than the {item.size} bytes that were announced"
                     )
-            moved(arrived)
+                if item.size < 0:
+                    self._unannounced[key] = got
+                    if sum(self._unannounced.values()) > self._spare_bytes:
+                        raise NoRoom(
+                            f"{uri} does not say how long it is, and the site has no room for more than {format_bytes(got - arrived)} of it",
+                            remedy="raise inputs_cache in the site file, or have its server announce the length",
+                        )
+                moved(max(0, got - most))
+                most = max(most, got)
 
-        return count
+            return count
+
+        return attempt
 
     async def _make_room(self, in_use: Callable[[], set[Path]], *, unannounced: bool) -> None:
         """Drop what is not in use, least recently used first, until what arrives fits, and something of which nobody says how much it is. Raises `NoRoom`, and drops nothing then."""

@@ -97,6 +97,8 @@ class JobOutputs:
 class _MadeHere(Readable):
     """An archive that an agent has packed itself."""
 
+    link = None
+
     def __init__(self, archive: Path, item: Item) -> None:
         self._archive, self._item = archive, item
 
@@ -114,6 +116,8 @@ class _MadeHere(Readable):
 
 class _DispatcherSource(Readable):
     """The archives of one input. `placement`: on whose behalf."""
+
+    link = None
 
     def __init__(
         self, bulk: OutputBulk, archives: Inputs, placement: str, found: Sequence[OutputArchive]

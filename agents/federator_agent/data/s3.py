@@ -5,9 +5,11 @@ Nothing of them is passed on to jobs.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -18,11 +20,15 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
 from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
-from federator_agent.data.sources import READ_BYTES, Item, Moved, in_thread, listed
+from federator_agent.data.sources import READ_BYTES, Item, Moved, in_thread, listed, size_of
+from federator_agent.link_use import BULK, HEAD_BYTES, HoursOver, LinkUse
 
 AT_ONCE = 4
 """Transfers under way at once; each uses a few connections of its own."""
-_GONE = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
+CHUNK_BYTES = 2**15
+LOOK_S = 1.0
+"""Real seconds after which a thread that waits for the link looks whether anybody still waits for it."""
+_GONE = ("404", "412", "NoSuchKey", "NoSuchBucket", "NotFound", "PreconditionFailed")
 _DENIED = (
     "401",
     "403",
@@ -33,13 +39,19 @@ _DENIED = (
     "AllAccessDisabled",
 )
 _PARTS = TransferConfig(multipart_threshold=64 * 2**20, multipart_chunksize=32 * 2**20, max_concurrency=4)
+_ONE_BY_ONE = TransferConfig(
+    multipart_threshold=8 * 2**20, multipart_chunksize=8 * 2**20, max_concurrency=1, use_threads=False
+)
+"""Where the link is held: a part that is cut is sent again, the parts before it are not."""
 
 
 class S3Source:
     """Objects, and prefixes as directories of them."""
 
-    def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(AT_ONCE)
+    def __init__(self, link: LinkUse | None = None) -> None:
+        self.link = link
+        self._held = link is not None and link.holds_bulk
+        self._slots = asyncio.Semaphore(1 if self._held else AT_ONCE)
         self._lock = threading.Lock()
         self._made: Any = None
 
@@ -78,25 +90,79 @@ class S3Source:
         return found
 
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
-        """Large ones in parts side by side."""
-        async with self._slots:
-            await in_thread(lambda progress: self._fetch(uri, item, into, progress), moved)
+        """Large ones in parts side by side. Where the link is held one by one, and what was cut goes on."""
+        loop = asyncio.get_running_loop()
 
-    def _fetch(self, uri: str, item: Item, into: Path, progress: Moved) -> None:
-        bucket, key = _place(uri)
-        whole = "/".join(part for part in (key, item.name) if part)
-        with _named(f"s3://{bucket}/{whole}"):
-            self._client().download_file(bucket, whole, str(into), Callback=progress, Config=_PARTS)
+        def fetch(progress: Moved) -> None:
+            bucket, key = _place(uri)
+            whole = "/".join(part for part in (key, item.name) if part)
+            with _named(f"s3://{bucket}/{whole}"):
+                if self._held:
+                    self._go_on(bucket, whole, item, into, progress, loop)
+                else:
+                    told = self._paced(progress, item.size, loop)
+                    self._client().download_file(bucket, whole, str(into), Callback=told, Config=_PARTS)
+
+        async with self._slots:
+            await in_thread(fetch, moved)
+
+    def _go_on(
+        self,
+        bucket: str,
+        key: str,
+        item: Item,
+        into: Path,
+        progress: Moved,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """What is not there yet of an object, in order. Raises `HoursOver`."""
+        begun = size_of(into)
+        progress(begun)
+        if begun and begun == item.size:
+            return
+        told = self._paced(progress, item.size, loop)
+        rest = {"Range": f"bytes={begun}-"} if begun else {}
+        answer = self._client().get_object(Bucket=bucket, Key=key, IfMatch=item.tag, **rest)
+        with contextlib.closing(answer["Body"]) as body, into.open("ab") as file:
+            for chunk in body.iter_chunks(CHUNK_BYTES):
+                file.write(chunk)
+                told(len(chunk))
 
     async def put(self, file: Path, uri: str) -> None:
         """S3 shows an object only when all of it is there."""
-        async with self._slots:
-            await in_thread(lambda progress: self._put(file, uri, progress), lambda _: None)
+        loop = asyncio.get_running_loop()
 
-    def _put(self, file: Path, uri: str, progress: Moved) -> None:
-        bucket, key = _place(uri)
-        with _named(uri):
-            self._client().upload_file(str(file), bucket, key, Callback=progress, Config=_PARTS)
+        def put(progress: Moved) -> None:
+            bucket, key = _place(uri)
+            told = self._paced(progress, file.stat().st_size, loop, up=True)
+            config = _ONE_BY_ONE if self._held else _PARTS
+            with _named(uri):
+                self._client().upload_file(str(file), bucket, key, Callback=told, Config=config)
+
+        async with self._slots:
+            await in_thread(put, lambda _: None)
+
+    def _paced(
+        self, progress: Moved, size: int, loop: asyncio.AbstractEventLoop, *, up: bool = False
+    ) -> Moved:
+        """For threads: count what moves over the link, and wait for as long as that asks for. At the end of its hours a download is cut, and an upload waits for the next."""
+        link, way = self.link, "sent" if up else "received"
+        if link is None:
+            return progress
+        loop.call_soon_threadsafe(partial(link.count, BULK, sent=HEAD_BYTES, received=HEAD_BYTES))
+
+        def told(count: int) -> None:
+            progress(count)
+            if count <= 0:  # a part begins again
+                return
+            try:
+                _wait(link.bulk_moved(size, **{way: count}), loop, progress)
+            except HoursOver:
+                if not up:
+                    raise
+                _wait(link.until_bulk_may_move(size), loop, progress)
+
+        return told
 
     async def read(self, uri: str) -> bytes:
         """The object."""
@@ -115,6 +181,17 @@ class S3Source:
         bucket, key = _place(uri)
         with _named(uri):
             self._client().delete_object(Bucket=bucket, Key=key)
+
+
+def _wait(pause: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, progress: Moved) -> None:
+    """In a thread, until a pause of the loop is over; `progress` raises when nobody waits any more."""
+    future = asyncio.run_coroutine_threadsafe(pause, loop)
+    try:
+        while not concurrent.futures.wait([future], LOOK_S).done:
+            progress(0)
+    finally:
+        future.cancel()
+    future.result()
 
 
 def _place(uri: str) -> tuple[str, str]:

@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from federator.kernel.errors import Invalid, NotSupported, TooLarge
+from federator_agent.data.allowed import below
+from federator_agent.link_use import LinkUse
 
 Moved = Callable[[int], None]
-"""Is told of bytes as they arrive."""
+"""Is told of bytes as they arrive, those among them that had come before and need not come again."""
 FolderCheck = Callable[[Path, Path], None]
 """Refuses a folder that is named where it really lies, by what it raises."""
 READ_BYTES = 2**20
@@ -55,12 +57,15 @@ class GivenUp(Exception):
 class Readable(Protocol):
     """What data is fetched from."""
 
+    link: LinkUse | None
+    """What its transfers go over, and keep to. None: they do not leave the site, or whoever makes them sees to it."""
+
     async def items(self, uri: str) -> list[Item]:
         """What it names, sorted by name. Raises `NotFound` for nothing, `TooLarge` for over `MOST_ITEMS`, `Permanent`, `Transient`."""
         ...
 
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
-        """Write an item to a file. Raises `NotFound` when it has gone or changed since, `Permanent`, `Transient`."""
+        """Write an item to a file, which may hold a part of it already. Raises `NotFound` when it has gone or changed since, `HoursOver`, `Permanent`, `Transient`."""
         ...
 
 
@@ -68,7 +73,7 @@ class Source(Readable, Protocol):
     """One kind of address."""
 
     async def put(self, file: Path, uri: str) -> None:
-        """Make an address hold a file's content, whole or not at all. Raises `NotSupported`, `Permanent`, `Transient`."""
+        """Make an address hold a file's content, whole or not at all; what has begun waits for its hours itself. Raises `NotSupported`, `Permanent`, `Transient`."""
         ...
 
     async def read(self, uri: str) -> bytes:
@@ -99,6 +104,11 @@ _DOORS = {
 }
 
 
+def size_of(file: Path) -> int:
+    """Bytes of a file that may not be there."""
+    return file.stat().st_size if file.exists() else 0
+
+
 def scheme_of(uri: str) -> str:
     """The kind of an address."""
     return urlsplit(uri).scheme
@@ -107,10 +117,10 @@ def scheme_of(uri: str) -> str:
 class Sources:
     """The sources of one agent, each made when it is first asked for: an agent that moves nothing imports nothing for it."""
 
-    def __init__(self, check: FolderCheck) -> None:
-        """`check`: of the site's own files, what may be named."""
-        self._known: dict[str, Source] = {}
-        self._check = check
+    def __init__(self, check: FolderCheck, link: LinkUse | None = None) -> None:
+        """`check`: of the site's own files, what may be named. `link`: to the outside; None: nobody counts what goes over it."""
+        self._known: dict[tuple[str, bool], Source] = {}
+        self._check, self._link = check, link
 
     def of(self, uri: str, web: WebRules = ANY_PUBLIC) -> Source:
         """The source of an address, by those rules if it is a web server's. Raises `Invalid` for a kind that this agent does not know, `NotSupported` for one that is not installed."""
@@ -119,20 +129,24 @@ class Sources:
             raise Invalid(
                 f"{uri!r} is not an address that this agent can fetch", remedy=f"use {', '.join(_DOORS)}"
             )
-        if scheme not in self._known:
+        link = self._link
+        if link is not None and any(below(uri, each) for each in link.limits.bulk.on_site):
+            link = None
+        kind = scheme, link is None
+        if kind not in self._known:
             module, name = _DOORS[scheme]
             try:
                 door = getattr(import_module(module), name)
                 if scheme in _WEB:
-                    made: Source = door(web)  # it holds nothing, and its rules are the job's
+                    made: Source = door(web, link)  # it holds nothing, and its rules are the job's
                     return made
-                self._known[scheme] = door(self._check) if scheme == "file" else door()
+                self._known[kind] = door(self._check) if scheme == "file" else door(link)
             except ModuleNotFoundError as error:
                 remedy = "install federator[agent,aws] there"
                 raise NotSupported(
                     f"this agent cannot reach {scheme}: {error.name} is missing", remedy=remedy
                 ) from None
-        return self._known[scheme]
+        return self._known[kind]
 
 
 async def in_thread(work: Callable[[Moved], T], moved: Moved) -> T:

@@ -17,7 +17,8 @@ from yarl import URL
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, NotSupported, Unavailable
 from federator_agent.data.allowed import below
 from federator_agent.data.reach import CheckedResolver, Reach
-from federator_agent.data.sources import READ_BYTES, Item, Moved, WebRules
+from federator_agent.data.sources import READ_BYTES, Item, Moved, WebRules, size_of
+from federator_agent.link_use import BULK, HEAD_BYTES, LinkUse
 
 CHUNK_BYTES = 2**20
 MOST_STEPS = 5
@@ -31,8 +32,9 @@ TROUBLE = (aiohttp.ClientError, asyncio.TimeoutError, ConnectionError)
 class WebSource:
     """Plain GET. Proxies are those of the agent's environment."""
 
-    def __init__(self, rules: WebRules) -> None:
+    def __init__(self, rules: WebRules, link: LinkUse | None = None) -> None:
         self._reach, self._addresses = Reach(rules.networks), rules.addresses
+        self.link = link
 
     async def items(self, uri: str) -> list[Item]:
         """The one file: its length, and by what the server tells one content from another."""
@@ -40,11 +42,40 @@ class WebSource:
             return [Item("", _length(answer), _tag(answer))]
 
     async def fetch(self, uri: str, item: Item, into: Path, moved: Moved) -> None:
-        """All of it, checked against the length that was announced."""
-        async with self._get(uri) as answer:
-            got = await _save(answer, into, moved)
+        """All of it, checked against the length that was announced; what was cut goes on where the server can tell that it is the same."""
+        begun = size_of(into) if _is_strong(item.tag) else 0
+        if begun and begun == item.size:
+            moved(begun)
+            return
+        headers = {"Range": f"bytes={begun}-", "If-Range": item.tag} if begun else None
+        async with self._get(uri, headers) as answer:
+            if begun and not _goes_on(answer, item.tag, begun):
+                begun = 0
+                if answer.status != 200:
+                    os.truncate(into, 0)
+                    raise Unavailable(f"{uri}: the server does not go on where it was cut")
+            got = await self._save(answer, into, begun, item.size, moved)
         if item.size >= 0 and got != item.size:
             raise Unavailable(f"{uri}: {got} bytes arrived, {item.size} were announced")
+
+    async def _save(
+        self, answer: aiohttp.ClientResponse, into: Path, begun: int, size: int, moved: Moved
+    ) -> int:
+        """Append what comes to the bytes that had begun; how many there are then."""
+        got = begun
+        moved(begun)
+        with into.open("ab" if begun else "wb") as file:
+            try:
+                async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
+                    file.write(chunk)
+                    got += len(chunk)
+                    moved(len(chunk))
+                    if self.link is not None:
+                        await self.link.bulk_moved(size, received=len(chunk))
+            finally:
+                file.flush()
+                os.fsync(file.fileno())
+        return got
 
     async def put(self, file: Path, uri: str) -> None:
         """Web servers take nothing."""
@@ -87,6 +118,8 @@ class WebSource:
     async def _once(self, url: str, headers: dict[str, str] | None) -> AsyncIterator[aiohttp.ClientResponse]:
         to = URL(url)
         self._reach.check_if_number(to.raw_host or "")
+        if self.link is not None:
+            self.link.count(BULK, sent=HEAD_BYTES, received=HEAD_BYTES)
         try:
             # The proxy is the site's, and decides about names that it alone knows.
             proxy, login = get_env_proxy_for_url(to)
@@ -116,16 +149,14 @@ class WebSource:
         return to
 
 
-async def _save(answer: aiohttp.ClientResponse, into: Path, moved: Moved) -> int:
-    got = 0
-    with into.open("wb") as file:
-        async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
-            file.write(chunk)
-            got += len(chunk)
-            moved(len(chunk))
-        file.flush()
-        os.fsync(file.fileno())
-    return got
+def _is_strong(tag: str) -> bool:
+    """Whether a server answers with a part only if all of the content is still the same."""
+    return bool(tag) and not tag.startswith("W/")
+
+
+def _goes_on(answer: aiohttp.ClientResponse, tag: str, begun: int) -> bool:
+    rest = answer.headers.get("Content-Range", "").startswith(f"bytes {begun}-")
+    return answer.status == 206 and rest and _tag(answer) == tag
 
 
 def _check(uri: str, answer: aiohttp.ClientResponse) -> None:

@@ -17,6 +17,8 @@ import msgspec
 from federator.kernel.clock import SystemClock
 from federator_agent import job_folders
 from federator_agent.data.carrier import Carrier, Folders, Load
+from federator_agent.link_limits import Bulk, LinkLimits
+from federator_agent.link_use import LinkUse
 from federator_agent.spool import write_durably
 from federator_agent.staging_errors import StagingError
 
@@ -30,7 +32,7 @@ STALE_S = 3600.0
 """Links that nobody has touched for so long are of a pod that was torn away: what they lead to is in use no more."""
 
 
-class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What to move for one pod. `pod`: its name. The inputs of `load` are given beside the order: they can be many."""
 
     pod: str
@@ -45,6 +47,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The same, and this is the one that moves it: it is over when the agent says so, since the others write there too."""
     limit_bytes: int | None = None
     """Of all inputs in the cache; None: a share of the disk."""
+    bulk_limits: Bulk = Bulk()
+    """What the site allows of its link. Each pod keeps to it by itself."""
     gate: str = GATE
     job: str = f"{FOLDER}/job"
     """Where the job's container writes what it has to say."""
@@ -66,7 +70,9 @@ class DataMover:
         memory = Path(order.memory)
         memory.mkdir(parents=True, exist_ok=True)
         self._folders = Folders(Path(order.cache) / "inputs", self._own / "inputs", Path(order.checkpoints))
-        self._carrier = Carrier(memory, SystemClock(), order.limit_bytes)
+        clock = SystemClock()
+        link = LinkUse(clock, LinkLimits(bulk=order.bulk_limits))
+        self._carrier = Carrier(memory, clock, order.limit_bytes, link=link)
 
     async def run(self) -> None:
         """From before the job starts until it is over and what it has saved is away."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from federator.model.jobs import JobSpec
 from federator.wire.needs import DATA, needs_of
 from federator_agent.core.state import PlacementRecord
-from federator_agent.data.carrier import Load
+from federator_agent.data.carrier import Carrier, Load
 from federator_agent.data.sources import scheme_of
 from federator_agent.kube import security
 from federator_agent.kube.data_mover import CACHE, FOLDER, GATE, Order
@@ -41,13 +41,11 @@ def laden(
     load = replace(load, every_s=around.clock.real_delay_s(load.every_s))
     on_claim = bool(settings.checkpoints and load.uri)
     for rank, pod in zip(record.entry.ranks, pods, strict=True):
-        order = _order(record, rank, load, around.carrier.limit_bytes, on_claim=on_claim)
+        order = _order(record, rank, load, around.carrier, on_claim=on_claim)
         _address(pod, order, settings, settings.data)
 
 
-def _order(
-    record: PlacementRecord, rank: int, load: Load, limit_bytes: int | None, *, on_claim: bool
-) -> Order:
+def _order(record: PlacementRecord, rank: int, load: Load, carrier: Carrier, *, on_claim: bool) -> Order:
     """What is moved for a rank, of all that is for its placement.
 
     Without a claim each rank has a directory for checkpoints, and moves its own. The one on a claim is the job's, and the first rank's to move.
@@ -60,7 +58,8 @@ def _order(
         memory=f"{CLAIM}/{MEMORY}" if on_claim else f"{GATE}/memory",
         follows=on_claim and rank != first,
         leads=on_claim and rank == first and len(record.entry.ranks) > 1,
-        limit_bytes=limit_bytes,
+        limit_bytes=carrier.limit_bytes,
+        bulk_limits=carrier.bulk_limits,
     )
 
 

@@ -109,6 +109,8 @@ async def test_the_least_recently_read_goes_and_what_is_in_use_stays(s3: Any, tm
 class Slow:
     """A source that breaks off as often as it is told, and notices when nobody waits any more."""
 
+    link = None
+
     def __init__(self, breaks: int) -> None:
         self.breaks, self.fetched, self.items_asked = breaks, list[str](), 0
         self.hang = asyncio.Event()

@@ -10,14 +10,23 @@ import pytest
 from aiohttp import ClientSession
 
 from federator.kernel.clock import ManualClock
-from federator.kernel.errors import Invalid, Unavailable
+from federator.kernel.errors import Invalid
 from federator.model.sites import LinkTraffic
 from federator.wire.link import ZIPPED_LOGS
 from federator_agent.bulk import Bulk
 from federator_agent.config import parse
 from federator_agent.link import Link
 from federator_agent.link_limits import LinkLimits
-from federator_agent.link_use import BULK, HOUR_S, LOGS, RENEW_WITHIN_S, REPORTS, SMALL_BYTES, LinkUse
+from federator_agent.link_use import (
+    BULK,
+    HOUR_S,
+    LOGS,
+    RENEW_WITHIN_S,
+    REPORTS,
+    SMALL_BYTES,
+    HoursOver,
+    LinkUse,
+)
 
 LARGE_BYTES = SMALL_BYTES + 1
 
@@ -92,7 +101,7 @@ async def test_an_hour_of_logs_is_half_of_the_budget_and_a_burst(passing: Manual
 async def test_bulk_keeps_to_its_rate(passing: ManualClock) -> None:
     use = LinkUse(passing, limits("{bulk: {rate: 64KiB}}"))
     for _ in range(160):
-        await use.bulk_moved(2**14, LARGE_BYTES)
+        await use.bulk_moved(LARGE_BYTES, sent=2**14)
     assert passing.boot() == pytest.approx(40.0, abs=1.5)
 
 
@@ -103,11 +112,11 @@ async def test_what_is_large_moves_in_its_hours_and_what_is_small_at_any(passing
     assert passing.now() == began
     await use.until_bulk_may_move(LARGE_BYTES)
     assert 60 <= passing.now() // 60 % 1440 < 61
-    await use.bulk_moved(1, LARGE_BYTES)
+    await use.bulk_moved(LARGE_BYTES, sent=1)
     passing.advance(4 * HOUR_S)
-    with pytest.raises(Unavailable, match="hours are over"):
-        await use.bulk_moved(1, LARGE_BYTES)
-    await use.bulk_moved(1, SMALL_BYTES)
+    with pytest.raises(HoursOver):
+        await use.bulk_moved(LARGE_BYTES, sent=1)
+    await use.bulk_moved(SMALL_BYTES, sent=1)
 
 
 async def test_without_limits_nothing_waits(passing: ManualClock) -> None:
@@ -116,7 +125,7 @@ async def test_without_limits_nothing_waits(passing: ManualClock) -> None:
         use.count(kind, sent=2**40)
     await use.until_logs_may_move()
     await use.until_bulk_may_move(2**40)
-    await use.bulk_moved(2**40, 2**40)
+    await use.bulk_moved(2**40, sent=2**40)
     assert (use.pace_s(5.0), use.may_tell, use.log_bytes, passing.boot()) == (5.0, True, None, 0.0)
 
 

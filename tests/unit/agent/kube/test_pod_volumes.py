@@ -17,6 +17,8 @@ from federator_agent.kube.data_mover import Order
 from federator_agent.kube.manifests import DATA_NOTE
 from federator_agent.kube.pod_volumes import laden
 from federator_agent.kube.settings import KubeData, KubeSettings, KubeVolume
+from federator_agent.link_limits import Bulk, LinkLimits
+from federator_agent.link_use import LinkUse
 from federator_agent.runtime import Surroundings, Tasks
 from federator_agent.spool import Spool
 from tests.unit.agent.worlds import entry
@@ -27,12 +29,14 @@ DATA = KubeData(
     cache=KubeVolume(host_path="/var/cache"),
     volumes=(KubeVolume(path="/data", claim="sets"),),
 )
+LIMITS = Bulk(rate=2**16, hours=(60, 300), on_site=("s3://scratch",))
 
 
 @pytest.fixture
 def around(tmp_path: Path) -> Surroundings:
     spool = Spool(tmp_path)
-    carrier = Carrier(spool.directory, SystemClock(), 1000)
+    link = LinkUse(SystemClock(), LinkLimits(bulk=LIMITS))
+    carrier = Carrier(spool.directory, SystemClock(), 1000, link=link)
     return Surroundings("here", {}, SystemClock(), spool, None, carrier, Tasks(), print)  # type: ignore[arg-type]
 
 
@@ -59,6 +63,7 @@ def test_the_order_is_an_argument_and_each_input_one_more(around: Surroundings) 
     assert "envFrom" not in main, "the job gets nothing of the site's own secret"
     order = _order(pod)
     assert (order.pod, order.limit_bytes, order.load.inputs) == ("p1-0", 1000, ())
+    assert order.bulk_limits == LIMITS
     assert DATA_NOTE not in pod["metadata"]["annotations"], "nothing is pushed"
 
 

@@ -272,7 +272,7 @@ def overrun_a_byte_budget(patch: Patch) -> None:
 
 def move_bulk_at_any_hour(patch: Patch) -> None:
     """What is large does not wait for its hours."""
-    patch.setattr(link_use.LinkUse, "_may_move", lambda _self, _size_bytes: True)
+    patch.setattr(link_use.LinkUse, "may_move", lambda _self, _size_bytes: True)
 
 
 class Plant(NamedTuple):
