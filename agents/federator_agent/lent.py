@@ -13,21 +13,40 @@ from federator.wire.nearest import nearest
 from federator_agent.core.lent_capacity import Hours, Lending, unparted
 from federator_agent.whose import Names
 
-_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)\s*-\s*([01]?\d|2[0-3]|24):([0-5]\d)")
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = f"({'|'.join(DAYS)})"
+_HOURS = re.compile(
+    rf"(?:{_DAY}(?:-{_DAY})?\s+)?([01]?\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]?\d|2[0-3]):([0-5]\d)|24:00)"
+)
 
 
-def _hours(value: object, path: str) -> tuple[int, int]:
-    """From and to, in minutes of the day."""
+def _hours(value: object, path: str) -> Hours:
+    """A window, in UTC as long as nobody has said otherwise. Raises `Invalid`."""
     match = _HOURS.fullmatch(fields.text(value, path, limit=100).strip())
     if match is None:
-        remedy = "write 'from-to' by the clock, for example 18:00-08:00"
+        remedy = "write 'from-to' by the clock, for example 18:00-08:00, or sat-sun 00:00-24:00"
         raise Invalid("is not a window of hours", field=path, remedy=remedy)
-    start_h, start_m, end_h, end_m = (int(part) for part in match.groups())
-    return start_h * 60 + start_m, end_h * 60 + end_m
+    first, last, start_h, start_m, end_h, end_m = match.groups()
+    start, end = int(start_h) * 60 + int(start_m), int(end_h or 24) * 60 + int(end_m or 0)
+    if start == end:
+        remedy = "write 00:00-24:00 for the whole day"
+        raise Invalid("ends when it begins", field=path, remedy=remedy)
+    if first is None:
+        return Hours(start, end)
+    from_day = DAYS.index(first)
+    count = (DAYS.index(last or first) - from_day) % 7 + 1
+    return Hours(start, end, days=tuple((from_day + more) % 7 for more in range(count)))
 
 
-WrittenHours = Annotated[tuple[int, int], fields.written(_hours, "18:00-08:00", pattern=_HOURS.pattern)]
-"""From and to, in minutes of the day."""
+WrittenHours = Annotated[
+    tuple[Annotated[Hours, fields.written(_hours, "18:00-08:00", pattern=_HOURS.pattern)], ...],
+    fields.alone(),
+]
+
+
+def in_zone(hours: tuple[Hours, ...], timezone: str) -> tuple[Hours, ...]:
+    """Windows as they were written, by the clock of a time zone."""
+    return tuple(msgspec.structs.replace(each, timezone=timezone) for each in hours)
 
 
 class Lend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,8 +56,8 @@ class Lend(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Most GPUs lent, by pool, such as `{a100: 6}`. Left out: all; of MIG instances, those of GPUs that the limit of their pool leaves when the whole ones are lent."""
     pools: Annotated[tuple[fields.Name, ...], fields.alone()] = ()
     """Pools that are lent at all. Left out: all."""
-    hours: WrittenHours | None = None
-    """When new work may start, by the clock of `timezone`. Left out: always."""
+    hours: WrittenHours = ()
+    """When new work may start, by the clock of `timezone`: one window, or a list such as `[mon-fri 18:00-08:00, sat-sun 00:00-24:00]`. One that runs into the next day begins on the days that it names. Left out: always."""
     timezone: Zone = "UTC"
     """Time zone of `hours`. Left out: UTC."""
     queues: Names = ()
@@ -54,5 +73,5 @@ def lending_of(lend: Lend, pools: Collection[str] | None) -> Lending:
             near = nearest(name, pools)
             remedy = f"{f'did you mean {near}? ' if near else ''}there are {', '.join(pools)}"
             raise Invalid(f"there is no pool {name!r}", field=f"$.lend.{where}", remedy=remedy)
-    hours = None if lend.hours is None else Hours(*lend.hours, lend.timezone)
+    hours = in_zone(lend.hours, lend.timezone)
     return Lending(gpus=lend.gpus, pools=lend.pools, hours=hours, queues=lend.queues)

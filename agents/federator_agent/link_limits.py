@@ -9,7 +9,7 @@ from federator.wire import fields
 from federator.wire.every import Zone
 from federator.wire.inputs import Uri
 from federator_agent.core.lent_capacity import Hours
-from federator_agent.lent import WrittenHours
+from federator_agent.lent import WrittenHours, in_zone
 
 MAX_MIB = 2**30
 LEAST_BYTES_S = 4096
@@ -28,8 +28,8 @@ class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rate: Rate | None = None
     """Most bytes in a second, all of them together; at least 4 KiB. Left out: what the link gives."""
-    hours: WrittenHours | None = None
-    """When those of more than 256 KiB move, by the clock of `timezone`: jobs begin and end when theirs have. Left out: always."""
+    hours: WrittenHours = ()
+    """When those of more than 256 KiB move, written as those of [`lend`](#lend), by the clock of `timezone`: jobs begin and end when theirs have. Left out: always."""
     timezone: Zone = "UTC"
     """Time zone of `hours`. Left out: UTC."""
     on_site: tuple[Uri, ...] = ()
@@ -44,7 +44,6 @@ class LinkLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bulk: Bulk = Bulk()
 
     @property
-    def bulk_hours(self) -> Hours | None:
-        """When large ones move."""
-        hours = self.bulk.hours
-        return None if hours is None else Hours(*hours, self.bulk.timezone)
+    def bulk_hours(self) -> tuple[Hours, ...]:
+        """When large ones move; empty: always."""
+        return in_zone(self.bulk.hours, self.bulk.timezone)

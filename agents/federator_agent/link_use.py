@@ -63,6 +63,7 @@ class LinkUse:
             if half_bytes_s
             else {}
         )
+        self._hours = self.limits.bulk_hours
         rate = self.limits.bulk.rate
         self._rate = None if rate is None else Allowance(rate, 1.0, now_s)
         self._slices: deque[tuple[float, dict[str, list[int]]]] = deque()
@@ -147,12 +148,14 @@ class LinkUse:
     @property
     def holds_bulk(self) -> bool:
         """Whether bulk has a rate or hours to keep to."""
-        return self._rate is not None or self.limits.bulk.hours is not None
+        return self._rate is not None or bool(self._hours)
 
     def may_move(self, size_bytes: int) -> bool:
         """Whether what is so large moves now; a negative size is not known."""
-        hours = self.limits.bulk_hours
-        return hours is None or 0 <= size_bytes <= SMALL_BYTES or hours.contains(self._clock.now())
+        if not self._hours or 0 <= size_bytes <= SMALL_BYTES:
+            return True
+        now_at = self._clock.now()
+        return any(each.contains(now_at) for each in self._hours)
 
     def _wait_s(self, kind: str) -> float:
         half = self._halves.get(kind)

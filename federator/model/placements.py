@@ -144,9 +144,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
         return self.status in PLACEMENT_ENDED
 
 
-class Used(
-    msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True
-):
+class Used(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What an attempt has really used so far, sampled at its site every some seconds. Times are clock seconds."""
 
     sampled_s: float = 0.0

@@ -146,19 +146,23 @@ def with_shares(pool: HostPool, shares: int) -> list[HostPool]:
 
 
 class Hours(msgspec.Struct, frozen=True):
-    """A daily window in minutes since midnight; `start` after `end` spans midnight."""
+    """A window in minutes since midnight; `start` after `end` spans midnight."""
 
     start_min: int
     end_min: int
     timezone: str = "UTC"
+    days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
+    """Days of the week on which it begins: 0 (Monday) to 6."""
 
     def contains(self, at: float) -> bool:
         """Whether the instant lies in the window, by the wall clock of its zone."""
         local = datetime.fromtimestamp(at, ZoneInfo(self.timezone))
-        minute = local.hour * 60 + local.minute
+        minute, day = local.hour * 60 + local.minute, local.weekday()
         if self.start_min <= self.end_min:
-            return self.start_min <= minute < self.end_min
-        return minute >= self.start_min or minute < self.end_min
+            return day in self.days and self.start_min <= minute < self.end_min
+        return (day in self.days and minute >= self.start_min) or (
+            (day - 1) % 7 in self.days and minute < self.end_min
+        )
 
 
 class Lending(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,13 +170,13 @@ class Lending(msgspec.Struct, frozen=True, kw_only=True):
 
     gpus: dict[str, int] = {}
     pools: tuple[str, ...] = ()
-    hours: Hours | None = None
+    hours: tuple[Hours, ...] = ()
     queues: tuple[str, ...] = ()
     """Whose work is taken, as `federator.model.whose` reads it; empty: everybody's."""
 
     def open_at(self, at: float) -> bool:
         """Whether anything is lent at that instant."""
-        return self.hours is None or self.hours.contains(at)
+        return not self.hours or any(each.contains(at) for each in self.hours)
 
     def serves(self, whose: Whose) -> bool:
         """Whether the site takes that work. A dispatcher that does not say whose it is is not refused."""

@@ -76,7 +76,7 @@ class Transition:
         self._instructions: list[Instruction] = []
         self._statuses: list[PlacementReport] = []
         self._report = False
-        self._moved = state.site.lend.hours is not None
+        self._moved = bool(state.site.lend.hours)
         """Whether a report may say something else than the last one: to find that out costs a look at every host."""
 
     def set(self, **fields: Any) -> None:

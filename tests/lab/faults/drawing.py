@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from federator.model.capacity import Market, Offer
+from federator_agent.core.lent_capacity import Hours
 from federator_agent.link_limits import Bulk as BulkLimits
 from federator_agent.link_limits import LinkLimits
 from tests.lab.faults.fault_profile import Spell, Trouble
@@ -177,10 +178,10 @@ def _output_bytes(chance: random.Random, job: JobPlan) -> int:
 
 def _link(chance: random.Random, faults_s: float) -> LinkPlan:
     """Thin, metered, both or neither. Its hours leave out one or two of the first day."""
-    hours = None
+    hours: tuple[Hours, ...] = ()
     if chance.random() < 0.4:
         opens_min = int(chance.uniform(0.1, 1.0) * faults_s // 60.0)
-        hours = (opens_min, (opens_min - chance.choice((60, 120))) % 1440)
+        hours = (Hours(opens_min, (opens_min - chance.choice((60, 120))) % 1440),)
     limits = LinkLimits(
         budget=chance.choice((None, 2**18, 2**20)),
         bulk=BulkLimits(rate=chance.choice((None, 16_384)), hours=hours),

@@ -94,10 +94,11 @@ class LinkMeter:
     def bulk(self, size: int) -> None:
         """A part of something of that size has gone over it."""
         hours = self._plan.limits.bulk_hours
-        if hours is None or size <= SMALL_BYTES:
+        if not hours or size <= SMALL_BYTES:
             return
         now_at = self._clock.now()
-        if not any(hours.contains(now_at + off_s) for off_s in (-CLOCK_SET_S, 0.0, CLOCK_SET_S)):
+        offs_s = (-CLOCK_SET_S, 0.0, CLOCK_SET_S)
+        if not any(each.contains(now_at + off_s) for each in hours for off_s in offs_s):
             self._truth.find(0, f"{self._member} moves something of {size} bytes outside of its hours")
 
 

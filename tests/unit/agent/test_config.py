@@ -59,7 +59,7 @@ def test_every_field_has_its_meaning() -> None:
         ("a100",),
         ("research/vision",),
     )
-    assert site.lend.hours == Hours(18 * 60, 8 * 60, "Europe/Zurich")
+    assert site.lend.hours == (Hours(18 * 60, 8 * 60, "Europe/Zurich"),)
 
 
 def test_the_labels_of_a_pool_are_also_those_of_its_shared_gpus() -> None:
@@ -83,6 +83,8 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
         ("site: a\npools: [{name: x, gpus_per_node: 2}]", ["line 2", "$.pools[0].model"]),
         ("site: a\npools: [{name: x, gpus_per_node: 0}, {name: x, gpus_per_node: 0}]", ["two pools"]),
         ("site: a\nlend:\n  hours: at night", ["line 3", "$.lend.hours", "18:00-08:00"]),
+        ("site: a\nlend:\n  hours: [1:00-5:00, sad 1:00-5:00]", ["$.lend.hours[1]", "sat-sun 00:00-24:00"]),
+        ("site: a\nlend:\n  hours: 08:00-08:00", ["$.lend.hours", "00:00-24:00 for the whole day"]),
         ("site: a\nlend: {hours: 8:00-9:00, timezone: Atlantis}", ["$.lend.timezone", "Europe/Zurich"]),
         ("site: a\nlend: {gpus: {nowhere: 3}}", ["$.lend.gpus.nowhere"]),
         ("site: a\nclock: fast", ["line 2", "$.clock", "scaled:"]),
@@ -219,6 +221,15 @@ def test_hours_over_midnight_and_in_their_zone() -> None:
     ]
     zurich = Hours(9 * 60, 10 * 60, "Europe/Zurich")  # two hours ahead in October
     assert [zurich.contains(midnight + hour * 3600) for hour in (6, 7, 8)] == [False, True, False]
+
+
+def test_several_windows_of_the_week() -> None:
+    text = "site: a\nlend: {timezone: Europe/Zurich, hours: [fri-mon 22:00-06:00, wed 9:00-10:00]}"
+    lend = parse(text).site.lend
+    midnight = 1_760_047_200.0  # 2025-10-10T00:00 in Zurich, a Friday
+    open_hours = [hour for hour in range(7 * 24) if lend.open_at(midnight + hour * 3600)]
+    nights = [day * 24 + hour for day in range(4) for hour in range(22, 30)]
+    assert open_hours == [*nights, 5 * 24 + 9]
 
 
 def test_what_kind_of_site_it_is_is_not_guessed() -> None:

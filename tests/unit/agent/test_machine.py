@@ -330,7 +330,7 @@ def test_refusals_name_what_the_owner_does_not_lend() -> None:
         (lending(queues=("research",)), JOB, {"queue": "ops/x"}, "lends only to queue research"),
         (lending(pools=("other",)), JOB, {}, "lend its pool gpu"),
         (lending(gpus={"gpu": 3}), spec(gpus=4), {}, "no room"),
-        (lending(hours=night), JOB, {}, "hour"),
+        (lending(hours=(night,)), JOB, {}, "hour"),
         (lending(), spec(gpus=8), {}, "has 4 GPUs"),
     ):
         world = World(site)
@@ -367,7 +367,7 @@ def test_the_report_shows_only_what_is_lent_and_says_so_at_once_when_it_changes(
 
 
 def test_outside_the_lent_hours_nothing_is_free_and_what_runs_goes_on() -> None:
-    world = World(lending(hours=Hours(8 * 60, 12 * 60)))
+    world = World(lending(hours=(Hours(8 * 60, 12 * 60),)))
     world.at = 1_760_000_000.0 - 1_760_000_000.0 % 86400 + 11.5 * 3600
     world.connect()
     world.run("p", JOB)

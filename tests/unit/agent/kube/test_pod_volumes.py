@@ -8,7 +8,7 @@ import pytest
 
 from federator.kernel.clock import SystemClock
 from federator.model.jobs import Checkpoint, Input, JobSpec
-from federator_agent.core.lent_capacity import Slot
+from federator_agent.core.lent_capacity import Hours, Slot
 from federator_agent.core.state import Phase, PlacementRecord
 from federator_agent.data.carrier import Carrier
 from federator_agent.kube import manifests
@@ -29,7 +29,7 @@ DATA = KubeData(
     cache=KubeVolume(host_path="/var/cache"),
     volumes=(KubeVolume(path="/data", claim="sets"),),
 )
-LIMITS = Bulk(rate=2**16, hours=(60, 300), on_site=("s3://scratch",))
+LIMITS = Bulk(rate=2**16, hours=(Hours(60, 300),), on_site=("s3://scratch",))
 
 
 @pytest.fixture
