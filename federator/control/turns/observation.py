@@ -66,10 +66,11 @@ class _MadeOf(NamedTuple):
 
 
 class _MemberKept(NamedTuple):
-    """The pools of a member, and the very records and reports that they were made of."""
+    """The pools of a member, and the very records and reports that they were made of; and what is held of pools that it does not report."""
 
     made_of: _MadeOf
     pools: list[_PoolKept]
+    unreported: tuple[Holding, ...]
 
 
 class Observer:
@@ -194,13 +195,17 @@ class Observer:
         kept = self._kept.get(member.id)
         if kept is None or not all(map(is_, kept.made_of, made_of)):
             views = [self._pool(pool, made_of, now) for pool in heard.report.pools]
-            kept = self._kept[member.id] = _MemberKept(made_of, views)
+            names = {pool.name for pool in heard.report.pools}
+            unreported = tuple(each for each in held if each.placement.pool not in names)
+            kept = self._kept[member.id] = _MemberKept(made_of, views, unreported)
         age_s = self._inventory.age_s(member.id) or 0.0
         trusts = trusted(heard.report, site.name, lease, self._records.tokens.values())
         for number, each in enumerate(kept.pools):
             if now > each.settled_until_at:
                 kept.pools[number] = _as_held(each, heard.report, now)
             yield replace(kept.pools[number].view, age_s=age_s, trusts=trusts)
+        if kept.unreported:  # as of a cluster's agent that has not looked at the cluster yet
+            yield from self._unheard_pools(site, member, None, kept.unreported, now)
 
     def _pool(self, pool: Pool, of: _MadeOf, now: float) -> _PoolKept:
         """What a decision sees of a pool, but for what changes with time alone."""
@@ -241,7 +246,7 @@ class Observer:
     def _unheard_pools(
         self, site: Site, member: Member, lease: Lease | None, held: tuple[Holding, ...], now: float
     ) -> Iterator[PoolView]:
-        """What is known of a member that has not reported yet: nothing may start there, but what runs and what is rented counts."""
+        """What is known of pools that a member has not reported: nothing may start there, but what runs and what is rented counts."""
         names = [holding.placement.pool for holding in held] + ([lease.offer.pool] if lease else [])
         for name in dict.fromkeys(names):
             here = [holding for holding in held if holding.placement.pool == name]
@@ -266,7 +271,8 @@ class Observer:
                 or bool(lease and lease.offer.shared),
                 busy=tuple(_busy(here, NOTHING_HEARD, Pool(name=name), now)),
                 open=False,
-                closed_because=self._closed_because(site, member, lease),
+                closed_because=self._closed_because(site, member, lease)
+                or "the site does not report this pool",
                 **_lease_fields(lease, self.slack_s, self._interruptions_h(lease)),
             )
 

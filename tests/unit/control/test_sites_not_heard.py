@@ -1,5 +1,6 @@
 """A site that has not reported is no place that a plan could look at; whoever asks is told of it nevertheless, and why it is none."""
 
+from federator.model.jobs import JobStatus
 from federator.model.plans import Explanation
 from federator.model.sites import Member, Site, SiteKind
 from federator.planning.wording.told import because_of
@@ -132,3 +133,29 @@ async def test_after_a_restart_of_ours_what_runs_is_not_sure_until_it_is_heard()
     again = await restarted(world)
     row = again.core.views.row(again.job(runs))
     assert row.because.endswith("lab: not heard since the dispatcher started")
+
+
+async def test_work_in_a_pool_that_its_site_does_not_report_counts_against_its_queue() -> None:
+    """The agent of a cluster that was started again reports before it has looked at the cluster."""
+    world = await make_world()
+    lab = await world.add_site("lab", gpus=4)
+    await world.add_site("yard", gpus=4)
+    await world.policies("""
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {limit: {gpus: 4}}
+""")
+    runs = await world.submit(resources={"gpus": 4})
+    await world.place(runs, "lab")
+    await world.obey()
+    waits = await world.submit(resources={"gpus": 1})
+    for _ in range(2):
+        lab.report(pools=())
+        await world.turn()
+        assert world.job(waits).status is JobStatus.PENDING
+    assert "the site does not report this pool" in said(await explained(world, waits), "lab")[0]
+    await lab.finish(runs)
+    lab.report()
+    await world.turn()
+    assert world.job(waits).status is JobStatus.RUNNING
