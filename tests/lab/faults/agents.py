@@ -32,6 +32,7 @@ from tests.lab.faults.ranks import RealRank
 from tests.lab.faults.scene import Scene
 
 REPORT_EVERY_S = 60.0
+ABILITIES = (DATA, OUTPUTS)
 PORT = 29_500
 COLLECTING_S = 0.5
 
@@ -63,7 +64,7 @@ class AgentLife:
     def _first_state(self) -> State:
         """Before anything is remembered."""
         site = Site(name=self.host.plan.site, pools=(self.host.pool,))
-        return State(site=site, self_fencing=True, abilities=(DATA, OUTPUTS))
+        return State(site=site, self_fencing=True, abilities=ABILITIES)
 
     def begin(self) -> None:
         """Remember, look at what is left of the life before, and dial. Runs in the process."""
@@ -212,21 +213,23 @@ class AgentLife:
 
     async def _stage(self, record: PlacementRecord) -> None:
         placement = record.entry.placement
+        try:
+            hosts = await self._prepared(record, self._state.spec(record))
+        except StagingError as error:
+            self._staging.pop(placement, None)
+            self.tell(ev.StagingFailed(placement, error.cause, error.message, error.exit_code, error.status))
+        else:
+            self._staging.pop(placement, None)
+            self.tell(ev.Staged(placement, PORT, hosts))
+
+    async def _prepared(self, record: PlacementRecord, spec: JobSpec) -> dict[int, str]:
+        """Have all there that it needs; where its ranks are, if somebody else has chosen. Raises `StagingError`."""
         await asyncio.sleep(self.host.plan.staging_s * self._chance.uniform(0.5, 1.5))
         if self._data is not None:
-            try:
-                await self._data.bring(record, self._state.spec(record))
-            except StagingError as error:
-                self._staging.pop(placement, None)
-                self.tell(
-                    ev.StagingFailed(placement, error.cause, error.message, error.exit_code, error.status)
-                )
-                return
-        self._staging.pop(placement, None)
+            await self._data.bring(record, spec)
         if self._profile.draw(self._chance, self.host.member, Trouble.STAGING_FAILS):
-            self.tell(ev.StagingFailed(placement, Cause.STAGING, "the disk does not take it"))
-        else:
-            self.tell(ev.Staged(placement, PORT))
+            raise StagingError(Cause.STAGING, "the disk does not take it")
+        return {}
 
     def _start(self, record: PlacementRecord, spec: JobSpec, ranks: tuple[int, ...]) -> None:
         placement = record.entry.placement

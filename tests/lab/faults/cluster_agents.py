@@ -7,8 +7,8 @@ from federator.model.placements import Cause
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Site
 from federator_agent.core.state import Phase, PlacementRecord, State
-from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
-from tests.lab.faults.agents import PORT, AgentLife
+from federator_agent.staging_errors import StagingLost, StagingRefused
+from tests.lab.faults.agents import ABILITIES, AgentLife
 from tests.lab.faults.clusters import Cluster
 from tests.lab.faults.fault_profile import Trouble
 from tests.lab.faults.ranks import RealRank
@@ -29,7 +29,8 @@ class ClusterAgentLife(AgentLife):
     def _first_state(self) -> State:
         """What the site has is seen, not declared; nothing ends its work when it is cut off."""
         plan = self.host.plan
-        return State(site=Site(name=plan.site, pools=()), outlives=True, runtime=plan.runtime)
+        site = Site(name=plan.site, pools=())
+        return State(site=site, outlives=True, runtime=plan.runtime, abilities=ABILITIES)
 
     def begin(self) -> None:
         """As every agent; and look at the cluster."""
@@ -52,21 +53,13 @@ class ClusterAgentLife(AgentLife):
 
     # -- up to the gate -----------------------------------------------------------------------------------------------
 
-    async def _stage(self, record: PlacementRecord) -> None:
-        placement = record.entry.placement
-        try:
-            hosts = await self._prepared(record, self._state.spec(record))
-        except StagingError as error:
-            self.tell(ev.StagingFailed(placement, error.cause, error.message, error.exit_code, error.status))
-        else:
-            self.tell(ev.Staged(placement, PORT, hosts))
-        self._staging.pop(placement, None)
-
     async def _prepared(self, record: PlacementRecord, spec: JobSpec) -> dict[int, str]:
-        """Submit its job, and wait until it has nodes. Raises `StagingError`."""
+        """Bring its data, submit its job, and wait until it has nodes. Raises `StagingError`."""
         placement, cluster, member = record.entry.placement, self.host, self.host.member
         await self._reached()
         if placement not in cluster.jobs:
+            if self._data is not None:
+                await self._data.bring(record, spec)
             if self._profile.draw(self._chance, member, Trouble.CLUSTER_REFUSES):
                 raise StagingRefused("the cluster does not take it: exceeded quota")
             late = self._profile.draw(self._chance, member, Trouble.CLUSTER_BUSY)
@@ -108,7 +101,9 @@ class ClusterAgentLife(AgentLife):
         await self._reached()
         for slot in record.slots:
             if slot.rank in ranks:
-                self.host.start(record, spec, slot)
+                began = self.host.start(record, spec, slot)
+                if began is not None and self._data is not None:
+                    self._data.read(record, spec)
                 if self.process.stumbles():
                     return
         for rank in ranks:
@@ -131,6 +126,12 @@ class ClusterAgentLife(AgentLife):
         """Nobody tells: it is seen at one of the next looks."""
         if self.process.alive:
             self.process.spawn(self._learn(rank.placement, rank.rank), "look")
+
+    async def _collect(self, record: PlacementRecord) -> None:
+        """Outputs are got from the cluster."""
+        if self._data is not None:
+            await self._reached()
+        await super()._collect(record)
 
     def _find(self, placement: str, rank: int) -> None:
         self.process.spawn(self._look_for(placement, rank), "find")

@@ -38,8 +38,8 @@ DEEDS_OF_DISPATCHERS = ("", "", COMMIT, COMMIT, LAUNCH, TERMINATE)
 DEEDS_OF_AGENTS = ("", "", "Persist", "StartRanks", "StartRanks", "SignalRanks", "Collect", "SendStatuses")
 """Names of the machine's instructions."""
 SERIES_SHARE, MOST_RUNS = 0.25, 30
-DATA_SHARE = 0.5
-"""Of the worlds without clusters."""
+DATA_SHARE, CLUSTER_DATA_SHARE = 0.5, 0.4
+"""Of the worlds without clusters, and of those with any."""
 CLUSTERS_SHARE = 0.4
 """Of all worlds: in these, of the sites with one member each second one is a cluster."""
 CLUSTER_FAULTS = (FaultKind.EVICT, FaultKind.REQUEUE, FaultKind.FORGET)
@@ -132,9 +132,10 @@ def _with_clusters(plan: Plan) -> Plan:
 
 
 def _with_data(plan: Plan) -> Plan:
-    """In some worlds without clusters jobs leave outputs that others read, over links that are thin or metered. By a chance of its own."""
-    chance = random.Random(f"data/{plan.seed}")
-    if chance.random() >= DATA_SHARE or any(host.runtime != LOCAL for host in plan.hosts):
+    """In some worlds jobs leave outputs that others read, over links that are thin or metered. By a chance of its own, and by another where there are clusters."""
+    clusters = any(host.runtime != LOCAL for host in plan.hosts)
+    chance = random.Random(f"cluster data/{plan.seed}" if clusters else f"data/{plan.seed}")
+    if chance.random() >= (CLUSTER_DATA_SHARE if clusters else DATA_SHARE):
         return plan
     jobs = [
         replace(

@@ -14,6 +14,7 @@ from federator.model.placements import Placement
 from federator.model.plans import Waiting
 from federator.planning.wording.told import told_waiting
 from tests.lab.faults.dispatchers import Dispatcher
+from tests.lab.faults.plan import LOCAL
 from tests.lab.faults.stores import at_once
 from tests.lab.faults.world import World
 
@@ -116,13 +117,15 @@ class Questions:
         ]
 
     def _idle_for(self, job: Job) -> list[str]:
-        """Members of our own that have room for it on one host, by their hardware and by what is written of them, and that no policy closes."""
-        gpus = self._world.plan.works()[job.name].gpus
+        """Members of our own that may take it, that have room for it on one host, by their hardware and by what is written of them, and that no policy closes."""
+        work = self._world.plan.works()[job.name]
+        gpus = work.gpus
         now_s, found = self._world.loop.time(), []
         closing = {each.site for each in self._world.truth.policies.closings if not each.is_over(now_s)}
         for member in self._world.plan.members:
             host = self._world.hosts[member]
-            if host.plan.site in closing:
+            outlives = host.plan.runtime != LOCAL
+            if host.plan.site in closing or (outlives and work.stop_within_s):
                 continue
             taken = sum(len(rank.slot.gpus) for rank in self._world.truth.live() if rank.member == member)
             held = sum(_gpus_at(each, member) for each in self._world.truth.rows.placements.values())

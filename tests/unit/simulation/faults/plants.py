@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from federator.api import output_uploads
 from federator.control.leases import executor
 from federator.control.maintenance import sweeper
 from federator.control.record import leadership, records
@@ -265,6 +266,18 @@ def take_what_arrives_damaged(patch: Patch) -> None:
     patch.setattr(bulk.Bulk, "_fetch", fetch)
 
 
+def keep_what_the_first_attempt_left(patch: Patch) -> None:
+    """What a later attempt leaves does not take the place of what was collected of one before, as of one that a cluster has evicted."""
+    collected = output_uploads._collected  # noqa: SLF001 - what is planted stands in its place
+
+    def stubborn(call: Any, placement: Any, part: Any) -> Changes:
+        known = call.core.records.outputs.get(placement.job)
+        older = known is not None and known.placement != placement.id
+        return Changes() if older else collected(call, placement, part)
+
+    patch.setattr(output_uploads, "_collected", stubborn)
+
+
 def overrun_a_byte_budget(patch: Patch) -> None:
     """Logs do not wait for their part of the budget of a metered link."""
     patch.setattr(link_use.LinkUse, "_wait_s", lambda _self, _kind: 0.0)
@@ -304,6 +317,7 @@ PLANTS: tuple[Plant, ...] = (
     Plant(ignore_a_change_of_policies, 6),
     Plant(take_what_a_cluster_lost_for_done, 12),
     Plant(believe_a_pod_that_was_drained, 14),
+    Plant(keep_what_the_first_attempt_left, 12),
     Plant(take_what_arrives_damaged, 6),
     Plant(overrun_a_byte_budget, 2),
     Plant(move_bulk_at_any_hour, 6),
