@@ -14,6 +14,7 @@ from federator.wire.every import Zone
 MAX_USD_PER_KWH = 100.0
 MAX_GPU_WATTS = 100_000.0
 MAX_GCO2_PER_KWH = 10_000.0
+MAX_USD_PER_KG_CO2 = 100.0
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -50,20 +51,32 @@ class Electricity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Grams of CO2 for a kilowatt-hour, such as `40`, or by times. Left out: nothing is told of it."""
     gpu_watts: Annotated[float, msgspec.Meta(ge=0, le=MAX_GPU_WATTS)] = 0.0
     """What one of its GPUs draws at work, with its part of host and cooling, such as `700`. That energy, at the price of the hour, is then added to `price_per_gpu_hour`: plans weigh it, and whatever starts pays it. Left out: `price_per_gpu_hour` covers it."""
+    usd_per_kg_co2: Annotated[float, msgspec.Meta(ge=0, le=MAX_USD_PER_KG_CO2)] = 0.0
+    """A price of carbon: USD for a kilogram of CO2, such as `0.1`. What `gpu_watts` emit at the intensity of the hour, `gco2_per_kwh`, is then added to `price_per_gpu_hour` at that price, as energy is. Left out: CO2 is told and costs nothing."""
     timezone: Zone = "UTC"
     """Time zone of the times. Left out: UTC."""
 
     def check(self, path: str) -> None:
-        """Raises `Invalid` for a mapping that says nothing."""
+        """Raises `Invalid` for a mapping that says nothing, and for a price of carbon that would add nothing."""
         for name in ("usd_per_kwh", "gco2_per_kwh"):
             if getattr(self, name) == {}:
                 raise Invalid(
                     "names no time", field=f"{path}.{name}", remedy="write a number, or leave it out"
                 )
+        for name in ("gpu_watts", "gco2_per_kwh"):
+            if self.usd_per_kg_co2 and not getattr(self, name):
+                raise Invalid(
+                    f"adds nothing to the price of a GPU-hour without {name}",
+                    field=f"{path}.usd_per_kg_co2",
+                    remedy=f"write {name} beside it, or leave it out",
+                )
 
     def usd_gpu_h(self, now: float) -> float:
-        """What the energy of one of its GPUs costs in an hour, at the price of that moment."""
-        return self.gpu_watts / 1000 * self.at(now).usd_per_kwh if self.gpu_watts else 0.0
+        """What the energy of one of its GPUs costs in an hour, its CO2 included, at the rates of that moment."""
+        if not self.gpu_watts:
+            return 0.0
+        rates = self.at(now)
+        return self.gpu_watts / 1000 * (rates.usd_per_kwh + rates.gco2_per_kwh / 1000 * self.usd_per_kg_co2)
 
     def at(self, now: float) -> Rates:
         """What holds at that moment, in seconds since the epoch."""

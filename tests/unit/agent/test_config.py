@@ -95,6 +95,14 @@ def test_what_is_not_declared_is_looked_up_on_the_host() -> None:
         ("site: a\nelectricity: {usd_per_kwh: {}}", ["$.electricity.usd_per_kwh", "names no time"]),
         ('site: a\nelectricity: {usd_per_kwh: {"25:00": 1}}', ["$.electricity.usd_per_kwh.25:00", '"06:00"']),
         ("site: a\nelectricity: {gco2_per_kwh: -1}", ["$.electricity.gco2_per_kwh"]),
+        (
+            "site: a\nelectricity: {usd_per_kg_co2: 0.1, gco2_per_kwh: 40}",
+            ["$.electricity.usd_per_kg_co2", "without gpu_watts"],
+        ),
+        (
+            "site: a\nelectricity: {usd_per_kg_co2: 0.1, gpu_watts: 700}",
+            ["$.electricity.usd_per_kg_co2", "without gco2_per_kwh"],
+        ),
         ("site: a\nelectricity: {timezone: Atlantis}", ["$.electricity.timezone", "Europe/Zurich"]),
         ("site: a\ngpu_probe: {command: exit 3}", ["$.pools", "gpu_probe ends with exit code 3"]),
         (
@@ -266,6 +274,13 @@ def test_what_the_energy_of_a_gpu_costs_is_in_the_price_that_plans_weigh() -> No
     assert [each.price_usd_gpu_h for each in reports] == pytest.approx([0.61, 0.47])
     untold = parse("site: a\nelectricity: {usd_per_kwh: 0.3}").site
     assert untold.price_at(by_day) is None, "without the power of a GPU the price is as declared"
+
+
+def test_a_price_of_carbon_is_in_the_price_that_plans_weigh_by_the_intensity_of_the_hour() -> None:
+    carbon = 'usd_per_kg_co2: 0.5, gco2_per_kwh: {"06:00": 400, "18:00": 100}'
+    site = parse(f"site: a\nelectricity: {{usd_per_kwh: 0.2, gpu_watts: 500, {carbon}}}").site
+    by_day, by_night = 12 * 3600.0, 23 * 3600.0
+    assert [site.price_at(at) for at in (by_day, by_night)] == pytest.approx([0.1 + 0.1, 0.1 + 0.025])
 
 
 def test_electricity_has_its_price_by_the_clock_of_its_zone() -> None:

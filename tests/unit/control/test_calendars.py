@@ -8,6 +8,7 @@ from federator.control.turns.closings import LOOK_S, next_stop_at
 from federator.kernel.clock import ManualClock
 from federator.model.jobs import JobStatus
 from federator.model.placements import Order
+from federator_agent import config
 from tests.support.dispatch import World, make_world
 
 MIDDAY = datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()
@@ -106,6 +107,22 @@ async def test_a_price_by_the_hour_moves_work(hour: float, site: str) -> None:
     job = await world.submit(resources={"gpus": 4}, estimate="1h")
     await world.turn()
     assert world.placement(job).site == site
+
+
+@pytest.mark.parametrize(("usd_per_kg_co2", "site"), [(0.0, "lab"), (1.0, "old")])
+async def test_a_price_of_carbon_moves_work_to_the_cleaner_site(usd_per_kg_co2: float, site: str) -> None:
+    """Both sell energy at one price, and the second emits a tenth."""
+    world = await make_world()
+    for name, grams in (("lab", 400), ("old", 40)):
+        told = f"usd_per_kwh: 0.2, gco2_per_kwh: {grams}, gpu_watts: 700, usd_per_kg_co2: {usd_per_kg_co2}"
+        its = config.parse(f"site: {name}\nelectricity: {{{told}}}", "site.yaml", {}).site
+        (await world.add_site(name, gpus=4)).report(price_usd_gpu_h=its.price_at(world.clock.now()))
+    job = await world.submit(resources={"gpus": 4}, estimate="1h")
+    await world.core.turn.once()
+    placement = world.placement(job)
+    assert placement.site == site
+    energy_usd = 0.7 * (0.2 + (0.04 if site == "old" else 0.4) * usd_per_kg_co2)
+    assert placement.price_usd_gpu_h == pytest.approx(energy_usd)
 
 
 async def test_a_close_that_nobody_looked_at_in_time_stops_work_all_the_same() -> None:
