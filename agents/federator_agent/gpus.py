@@ -12,8 +12,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from federator.kernel.quantities import format_mib
+from federator.wire.mig import Mig
 from federator_agent.gpu_topology import Groups
-from federator_agent.mig import Mig, place_of
+from federator_agent.mig import place_of
 
 CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 ANSWERS_WITHIN_S = 20.0

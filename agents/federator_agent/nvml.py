@@ -13,9 +13,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from federator.model.jobs import WHOLE_MILLI
+from federator.wire.mig import mig
 from federator_agent.gpu_topology import Groups, near
 from federator_agent.gpus import Driver, DriverTrouble, Gpu, NoDriver, Process, Reading, describe
-from federator_agent.mig import mig, number_of
+from federator_agent.mig import number_of
 
 XIDS = {
     48: "a memory error that could not be corrected",

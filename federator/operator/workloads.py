@@ -26,11 +26,11 @@ from federator.operator.settings import MultiKueue, OperatorFile
 from federator.operator.submissions import Submissions
 from federator.retry import Backoff
 from federator.wire.http import JobRow
+from federator.wire.mig import mig
 from federator_agent.gpus import Gpu
 from federator_agent.kube.capacity import Size, request_of
 from federator_agent.kube.informer import Informer
 from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, class_of
-from federator_agent.mig import mig
 from federator_agent.multikueue.workloads import (
     GROUP,
     NAME_LABEL,

@@ -15,6 +15,7 @@ from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import WHOLE_MILLI, Accelerators
 from federator.wire import fields
 from federator.wire.decoding import decode
+from federator.wire.mig import SLICES, mig
 
 MAX_GPUS_PER_NODE = 128
 MAX_WIDTHS = 16
@@ -33,6 +34,7 @@ _TIMES = re.compile(
     r"(?P<first>\d{1,3})\s*[x×*]\s*(?P<after>[A-Za-z][\w.-]*)?|(?P<before>(?=[^x×*]*\d)[A-Za-z][\w.-]*?)\s*[x×*]\s*(?P<last>\d{1,3})"
 )
 """How many times a model, as people say it; a model of its own, such as RTX4090, has no digit before its x."""
+_PROFILE = re.compile(r"(?<![0-9A-Za-z])(?P<slices>\d{1,2})g\.(?P<gb>\d{1,4})gb", re.IGNORECASE)
 _REMEDY = "write for example 4, A100:4, A100:80GB:4, A100|H100:4 or A100:0.5"
 Gpus = Annotated[
     object,
@@ -73,7 +75,9 @@ def read_accelerators(value: object, path: str) -> Accelerators:
         return _from_mapping(value, path)
     if not isinstance(value, str):
         raise Invalid("is neither a number nor a text", field=path, remedy=_REMEDY)
-    return _from_text(fields.text(value, path, limit=500), path)
+    text = fields.text(value, path, limit=500)
+    _no_profile(text, path)
+    return _from_text(text, path)
 
 
 def read_widths(value: object, path: str, among: Collection[int] | None = None) -> tuple[Accelerators, ...]:
@@ -169,6 +173,32 @@ def _from_text(text: str, path: str) -> Accelerators:
     return _accelerators(1 if count is None else count, models or (), memory_mib or 0, path)
 
 
+def _no_profile(text: str, path: str) -> None:
+    """A MIG profile, such as `A100:1g.10gb`: a job asks for the part of a GPU that such an instance is, or the next larger one that there is."""
+    profile = _PROFILE.search(text)
+    if profile is None:
+        return
+    beside = (part.strip(" -") for part in text.replace(profile[0], "").split(":"))
+    named = [part for part in beside if part and not _NUMBER.fullmatch(part)]
+    memory_mib = next(
+        (
+            fields.size_mib(part, path, high_mib=MAX_GPU_MEMORY_MIB)
+            for part in named
+            if _MEMORY.fullmatch(part)
+        ),
+        0,
+    )
+    slices = min((each for each in SLICES if each >= int(profile["slices"])), default=max(SLICES))
+    fits = mig(f"{slices}g.{profile['gb']}gb", next(iter(named), ""), memory_mib)
+    assert fits is not None
+    kind = "a MIG profile" if slices == int(profile["slices"]) else "no MIG profile that a GPU has"
+    raise Invalid(
+        f"{profile[0]!r} is {kind}; a job asks for the part of a GPU that an instance is",
+        field=path,
+        remedy=f"write {':'.join((*named, f'{fits.milli / WHOLE_MILLI:g}'))}",
+    )
+
+
 def _no_count(part: str, text: str, path: str) -> None:
     """What is read as a model and was meant as a count: `4xA100`, `A100x4`, `host_sets`."""
     times = _TIMES.fullmatch(part)
@@ -189,6 +219,7 @@ def _no_count(part: str, text: str, path: str) -> None:
 
 def _from_mapping(value: object, path: str) -> Accelerators:
     given = decode(value, _Gpus, path)
+    _no_profile(":".join(given.models), f"{path}.models")
     count = _count(given.count, f"{path}.count") if given.count.is_integer() else given.count
     return _accelerators(count, given.models, given.memory, path)
 

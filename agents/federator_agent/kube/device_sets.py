@@ -13,9 +13,9 @@ import msgspec
 
 from federator.kube.objects import Node, quantity
 from federator.model.jobs import WHOLE_MILLI
+from federator.wire.mig import Mig, mig
 from federator_agent.gpus import Gpu
 from federator_agent.kube.settings import GPU_RESOURCE, MEMORY_LABEL, PRODUCT_LABEL, KubePool, class_of
-from federator_agent.mig import Mig, mig
 
 CPU_POOL = "cpu"
 """Where nodes without GPUs go when no pools are configured."""

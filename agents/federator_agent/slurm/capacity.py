@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from federator.model.jobs import WHOLE_MILLI
 from federator.model.sites import LocalWork
+from federator.wire.mig import mig
 from federator_agent.core.lent_capacity import SHARED_POOL, Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
 from federator_agent.gpus import Gpu
-from federator_agent.mig import mig
 from federator_agent.slurm.output import OVER, WAITING, Node, OtherJob, Partition
 from federator_agent.slurm.script import SlurmPool
 from federator_agent.slurm.settings import UNTYPED, GpuType, SlurmSettings

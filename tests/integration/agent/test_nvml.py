@@ -13,11 +13,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from federator.wire.mig import Mig
 from federator_agent import nvml
 from federator_agent.core.lent_capacity import HostPool, Site
 from federator_agent.gpus import Driver, DriverTrouble, Gpu, NoDriver, Process
 from federator_agent.local import devices
-from federator_agent.mig import Mig
 from federator_agent.nvml import CUT_REMEDY, WHOLE_REMEDY, Nvml
 from tests.support.waiting import until
 from tests.testbeds.nvml import A100, StubDriver

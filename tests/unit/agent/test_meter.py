@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from federator.model.placements import Used
+from federator.wire.mig import Mig
 from federator_agent.core.lent_capacity import Slot
 from federator_agent.electricity import Rates
 from federator_agent.gpus import Gpu
 from federator_agent.local import cgroups
 from federator_agent.local.meter import Rank, readings
 from federator_agent.local.traces import MARK
-from federator_agent.mig import Mig
 from federator_agent.usage import Reading, UsageTotals
 
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from federator.model.capacity import Shape
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator.model.placements import PlacementStatus
+from federator.wire.mig import mig
 from federator_agent.core import events as ev
 from federator_agent.core.capacity_report import site_report
 from federator_agent.core.events import Now
@@ -13,7 +14,7 @@ from federator_agent.core.lent_capacity import HostPool, Instance, Lending, Site
 from federator_agent.environment import device_environment
 from federator_agent.gpus import Gpu
 from federator_agent.local.instances import with_instances
-from federator_agent.mig import mig, number_of, place_of
+from federator_agent.mig import number_of, place_of
 from tests.unit.agent.worlds import World, spec
 
 A100 = "NVIDIA A100-SXM4-80GB"

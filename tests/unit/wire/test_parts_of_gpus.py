@@ -38,3 +38,26 @@ def test_what_is_no_part_of_one_gpu_is_refused_with_what_would_be(gpus: object) 
     with pytest.raises(Invalid, match=r"write .*0\.(5|125)") as caught:
         read(gpus)
     assert caught.value.field == "$.resources.gpus"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "says", "instead"),
+    [
+        ("A100:1g.10gb", "'1g.10gb' is a MIG profile", "write A100:0.143"),
+        ("A100-3g.40gb", "'3g.40gb' is a MIG profile", "write A100:0.5"),
+        ("A100:80GB:1g.20gb:2", "'1g.20gb' is a MIG profile", "write A100:80GB:0.25"),
+        ("A30:1g.6gb", "'1g.6gb' is a MIG profile", "write A30:0.25"),
+        ("1g.10gb", "'1g.10gb' is a MIG profile", "write 0.143"),
+        ("A100:5g.40gb", "'5g.40gb' is no MIG profile that a GPU has", "write A100:1"),
+        ("H100:9g.90gb", "'9g.90gb' is no MIG profile that a GPU has", "write H100:1"),
+        ({"models": ["A100-2g.20gb"]}, "'2G.20GB' is a MIG profile", "write A100:0.286"),
+    ],
+)
+def test_a_mig_profile_is_named_with_the_part_of_a_gpu_to_write(
+    gpus: object, says: str, instead: str
+) -> None:
+    with pytest.raises(Invalid, match=says) as caught:
+        read(gpus)
+    assert caught.value.remedy == instead
+    assert str(caught.value.field).startswith("$.resources.gpus")
+    read(instead.removeprefix("write "))

@@ -8,12 +8,12 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.kube.objects import Node, Pod
 from federator.wire.decoding import decode
+from federator.wire.mig import mig
 from federator_agent.core.lent_capacity import Host
 from federator_agent.kube import settings
 from federator_agent.kube.capacity import NodesAndPods, PoolPlace
 from federator_agent.kube.device_sets import DeviceSet, device_sets_of
 from federator_agent.kube.settings import KubePool, KubeSettings
-from federator_agent.mig import mig
 
 PRODUCT, REPLICAS = "nvidia.com/gpu.product", "nvidia.com/gpu.replicas"
 A100 = {PRODUCT: "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920"}
