@@ -1,10 +1,12 @@
-"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C; with `figures`, what the runtime costs at one; with `endings`, whether work leaves Kueue's quota behind at that of `KUBECONFIG`."""
+"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C; with `kueue SOURCES`, one that has Kueue; with `figures`, what the runtime costs at one; with `endings`, whether work leaves Kueue's quota behind at that of `KUBECONFIG`."""
 
 import signal
 import sys
+from pathlib import Path
 
 from tests.testbeds.kubernetes import endings, figures
 from tests.testbeds.kubernetes.cluster import missing
+from tests.testbeds.kubernetes.kueue import start_kueue
 from tests.testbeds.kubernetes.shared import testbed
 
 
@@ -19,6 +21,8 @@ def main() -> int:
         return figures.main()
     bed = testbed()
     assert bed.cluster is not None
+    if sys.argv[1:2] == ["kueue"]:
+        start_kueue(bed.cluster, Path(sys.argv[2]))
     sys.stdout.write(
         f"export KUBECONFIG={bed.cluster.folder / 'admin.kubeconfig'} FEDERATOR_TEST_IMAGE={bed.image}\n"
     )

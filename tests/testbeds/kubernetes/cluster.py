@@ -27,10 +27,29 @@ NAMESPACE, AGENTS = "federator-jobs", "federator"
 """Where jobs are, and where the agent is."""
 CONTROLLERS = "namespace,serviceaccount,serviceaccount-token,podgc,endpoint"
 REMEDY = "run make testbed-kubernetes"
+GIVEN = "FEDERATOR_KUBERNETES"
+"""Environment variable: a folder with the programs of a Kubernetes of 1.34 or later, in place of ours of 1.20. `docs/testing.md` says how they are built."""
+GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+"""Of a modern one: gangs are its own."""
+NOT_MODERN = (
+    "node-lifecycle-controller",
+    "service-lb-controller",
+    "node-ipam-controller",
+    "node-route-controller",
+    "certificatesigningrequest-signing-controller",
+)
+"""Controllers of a modern one that are not wanted here, or lack what they need. All others work."""
+
+
+def modern() -> bool:
+    """Whether it is a Kubernetes of 1.34 or later."""
+    return bool(os.environ.get(GIVEN))
 
 
 def binaries() -> Path:
-    """Where `build.sh` puts the programs."""
+    """Where the programs are: those given, or what `build.sh` has made."""
+    if given := os.environ.get(GIVEN):
+        return Path(given)
     cache = os.environ.get("FEDERATOR_TESTBEDS") or Path.home() / ".cache" / "federator"
     return Path(cache) / "kubernetes-1.20" / "bin"
 
@@ -183,13 +202,14 @@ class KubeCluster:
         quick = [
             f"--kubeconfig={kubeconfig}",
             "--leader-elect=false",
-            "--port=0",
             "--secure-port=0",
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
+            GATES if modern() else "--port=0",
         ]
+        controllers = ",-".join(("*", *NOT_MODERN)) if modern() else self._controllers
         self.start(
-            "kube-controller-manager", *quick, f"--controllers={self._controllers}",
+            "kube-controller-manager", *quick, f"--controllers={controllers}",
             f"--service-account-private-key-file={key}", f"--root-ca-file={self.certificate}",
         )  # fmt: skip
         self.start("kube-scheduler", *quick)
@@ -198,14 +218,19 @@ class KubeCluster:
     def start_api_server(self) -> None:
         """Start it, for the first time or again, where it was."""
         key = self.folder / "service-accounts.key"
+        own = (
+            [GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"]
+            if modern()
+            else ["--insecure-port=0", "--enable-aggregator-routing=false"]
+        )
         self.start(
-            "kube-apiserver", f"--etcd-servers={self._etcd.endpoints[0]}", "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1", f"--secure-port={self._port}", "--insecure-port=0",
+            "kube-apiserver", *own, f"--etcd-servers={self._etcd.endpoints[0]}", "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1", f"--secure-port={self._port}",
             "--endpoint-reconciler-type=none", f"--service-cluster-ip-range={self.services}", f"--cert-dir={self.folder / 'certs'}",
             f"--token-auth-file={self.folder / 'tokens.csv'}", "--authorization-mode=RBAC",
-            f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}", "--service-account-issuer=test",
+            f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}", "--service-account-issuer=https://test",
             "--disable-admission-plugins=TaintNodesByCondition", "--kubelet-preferred-address-types=InternalIP",
-            "--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000", "--enable-aggregator-routing=false",
+            "--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000",
         )  # fmt: skip
 
     def start(self, program: str, *options: str, path: Path | None = None) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.waiting import wait_until
-from tests.testbeds.kubernetes.cluster import Admin, KubeCluster, binaries
+from tests.testbeds.kubernetes.cluster import Admin, KubeCluster, binaries, modern
 from tests.testbeds.kubernetes.image import IMAGE, write_image
 from tests.testbeds.ports import free_ports
 
@@ -106,12 +106,20 @@ class RealNode:
         kubeconfig = self.admin.kubeconfig(self.folder / "kubeconfig")
         log = self._cluster.folder / "kubelet.log"
         self._said = log.stat().st_size if log.exists() else 0
+        own = (
+            []
+            if modern()
+            else [
+                "--container-runtime=remote",
+                f"--container-runtime-endpoint={self._endpoint}",
+                f"--pod-infra-container-image={IMAGE}",
+            ]
+        )
         self._cluster.start(
             "kubelet", f"--mount=/proc/{self._cluster.pid('containerd')}/ns/mnt", "--", str(binaries() / "kubelet"),
             f"--config={self.folder / 'kubelet.json'}", f"--kubeconfig={kubeconfig}",
             f"--hostname-override={NODE}", f"--root-dir={self.folder / 'kubelet'}", f"--cert-dir={self.folder / 'pki'}",
-            "--container-runtime=remote", f"--container-runtime-endpoint=unix://{self._socket}",
-            f"--pod-infra-container-image={IMAGE}", path=_found("nsenter"),
+            *own, path=_found("nsenter"),
         )  # fmt: skip
 
     def wait_ready(self) -> None:
@@ -185,7 +193,11 @@ state = "{self.folder}/run"
             "kubeAPIQPS": 200,
             "kubeAPIBurst": 400,
             "eventRecordQPS": 0,
-        }
+        } | ({"containerRuntimeEndpoint": self._endpoint, "failCgroupV1": False} if modern() else {})
+
+    @property
+    def _endpoint(self) -> str:
+        return f"unix://{self._socket}"
 
     def _answers(self) -> bool:
         with contextlib.suppress(subprocess.CalledProcessError):
