@@ -49,7 +49,7 @@ async def a_world(policies: str = POLICIES, *hosts: str) -> tuple[World, str]:
     maker = await world.submit(**MAKER)
     await world.turn()
     placement = world.placement(maker)
-    await world.sites[placement.members[0] if placement.members else placement.member].finish(maker)
+    await world.sites[placement.members[0]].finish(maker)
     part = OutputPart(member=hosts[0] if hosts else "hall", digest="0" * 64, size_bytes=SIZE)
     await world.put(Outputs(maker, placement.id, placement.epoch, (part,)))
     return world, maker
