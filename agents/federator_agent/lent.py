@@ -10,10 +10,9 @@ from federator.kernel.errors import Invalid
 from federator.wire import fields
 from federator.wire.every import Zone
 from federator.wire.nearest import nearest
-from federator_agent.core.lent_capacity import Hours, Lending, unparted
+from federator_agent.core.lent_capacity import DAYS, Hours, Lending, unparted
 from federator_agent.whose import Names
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = f"({'|'.join(DAYS)})"
 _HOURS = re.compile(
     rf"(?:{_DAY}(?:-{_DAY})?\s+)?([01]?\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]?\d|2[0-3]):([0-5]\d)|24:00)"

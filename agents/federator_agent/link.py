@@ -19,6 +19,7 @@ from federator.kernel.errors import FederatorError, Transient, Unauthenticated
 from federator.kernel.route import Way
 from federator.wire.link import (
     GPU_USE,
+    LINK_LIMITS,
     LINK_STATE,
     LOCAL_JOBS,
     LONGEST_NAME,
@@ -71,7 +72,7 @@ log = logging.getLogger("federator_agent.link")
 
 KNOWS = (
     *(OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES, TRACES, GPU_USE),
-    *(RESUMING, LINK_STATE, UNCHANGED, ZIPPED_LOGS),
+    *(RESUMING, LINK_STATE, LINK_LIMITS, UNCHANGED, ZIPPED_LOGS),
 )
 Said = Desired | StatusAck | Heard | Allotments | Adopted | Dial
 """What is said within a session."""

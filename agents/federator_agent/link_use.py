@@ -8,6 +8,8 @@ need is never held back: statuses, orders and renewals count, and only what can 
 import asyncio
 from collections import deque
 
+from msgspec.structs import replace
+
 from federator.kernel.clock import Clock
 from federator.model.sites import LINK_KINDS, LinkState, LinkTraffic
 from federator_agent.link_limits import LinkLimits
@@ -16,6 +18,8 @@ REPORTS, LOGS, BULK = LINK_KINDS
 HEAD_BYTES = 300
 """Of the head of a request, or of an answer."""
 HOUR_S = 3600.0
+MOST_WORDS = 400
+"""Characters of the hours of bulk that are told."""
 SLICE_S = 60.0
 BURST_S = 300.0
 """So long a half of the budget may have been left unused to be used at once."""
@@ -87,15 +91,20 @@ class LinkUse:
         while self._slices and self._slices[0][0] <= now_s - HOUR_S:
             self._slices.popleft()
 
-    def state(self) -> LinkState:
-        """As it is told to the dispatcher."""
+    def state(self, *, limits: bool = True) -> LinkState:
+        """As it is told to the dispatcher. `limits`: with those of bulk."""
         self._forget(self._clock.boot())
         found = []
         for kind in LINK_KINDS:
             of_kind = [each[kind] for _, each in self._slices if kind in each]
             if of_kind:
                 found.append(LinkTraffic(kind, sum(s for s, _ in of_kind), sum(r for _, r in of_kind)))
-        return LinkState(tuple(found), self.round_trip_s, self.limits.budget)
+        state = LinkState(tuple(found), self.round_trip_s, self.limits.budget)
+        return replace(state, rate=self.limits.bulk.rate, hours=self._hours_in_words()) if limits else state
+
+    def _hours_in_words(self) -> str:
+        words = ", ".join(each.in_words for each in self._hours)
+        return f"{words[:MOST_WORDS]} {self.limits.bulk.timezone}" if words else ""
 
     # Reports -------------------------------------------------------------------------------------------------------
 

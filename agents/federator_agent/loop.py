@@ -21,6 +21,7 @@ from federator.model.jobs import JobSpec
 from federator.model.sites import GpuUse, SiteReport
 from federator.wire.link import (
     GPU_USE,
+    LINK_LIMITS,
     LINK_STATE,
     LOCAL_JOBS,
     MAX_STATUSES,
@@ -322,7 +323,7 @@ class Agent:
         """Tell what the link was used for, now and then."""
         if LINK_STATE in self.link.takes and now_s - self._told_link_boot_s >= LINK_EVERY_S:
             self._told_link_boot_s = now_s
-            self.link.say(Samples((), link=self.link_use.state()))
+            self.link.say(Samples((), link=self.link_use.state(limits=LINK_LIMITS in self.link.takes)))
 
     def _begin(self) -> None:
         """Remember, and look at what is left of the life before."""

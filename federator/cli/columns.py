@@ -298,6 +298,7 @@ def link_columns() -> tuple[Column[MemberRow], ...]:
         Column("ROUND TRIP", _round_trip, right=True),
         *(Column(f"{kind.upper()}, 1h", partial(_traffic, kind), right=True) for kind in LINK_KINDS),
         Column("BUDGET", lambda row: _budget(row.link), right=True),
+        Column("BULK MOVES", lambda row: _bulk(row.link)),
     )
 
 
@@ -313,6 +314,13 @@ def _traffic(kind: str, row: MemberRow) -> str:
 
 def _budget(link: LinkState | None) -> str:
     return NONE if link is None or link.budget is None else f"{format_bytes(link.budget)} an hour"
+
+
+def _bulk(link: LinkState | None) -> str:
+    if link is None:
+        return NONE
+    rate = "" if link.rate is None else f"{format_bytes(link.rate)} a second"
+    return ", ".join(filter(None, (rate, link.hours))) or "always"
 
 
 def queue_columns() -> tuple[Column[QueueRow], ...]:

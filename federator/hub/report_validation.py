@@ -114,6 +114,8 @@ def check_link_state(state: LinkState | None) -> None:
             _between(getattr(traffic, name), 0, MAX_NUMBER, f"{where}.{name}")
     _between(state.round_trip_s or 0, 0, MAX_NUMBER, "$.link.round_trip_s")
     _between(state.budget or 0, 0, MAX_NUMBER, "$.link.budget")
+    _between(state.rate or 0, 0, MAX_NUMBER, "$.link.rate")
+    _short(state.hours, "$.link.hours")
 
 
 def check_local_jobs(jobs: Sequence[LocalJob]) -> None:

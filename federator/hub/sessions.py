@@ -50,6 +50,7 @@ TAKES = (
     link.LOCAL_JOBS,
     link.RESUMING,
     link.LINK_STATE,
+    link.LINK_LIMITS,
     link.UNCHANGED,
     link.ZIPPED_LOGS,
 )

@@ -130,11 +130,11 @@ class GpuUse(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, 
 
 
 LINK_KINDS = ("reports", "logs", "bulk")
-"""What goes between an agent and the dispatcher: messages of the session, pieces of logs, and what is large."""
+"""What goes over an agent's link: messages of the session, pieces of logs, and what is large, whether from the dispatcher or not."""
 
 
 class LinkTraffic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes of one kind that an agent has exchanged with the dispatcher in the last hour, as `LINK_KINDS` has them."""
+    """Bytes of one kind that have gone over an agent's link in the last hour, as `LINK_KINDS` has them."""
 
     kind: str
     sent: int
@@ -149,6 +149,10 @@ class LinkState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Of its newest report and the answer."""
     budget: int | None = None
     """Bytes of reports and logs that its site file allows in an hour. None: any."""
+    rate: int | None = None
+    """Bytes of bulk that it allows in a second. None: any."""
+    hours: str = ""
+    """When it lets bulk move, such as `01:00-05:00 Europe/Oslo`; empty: always."""
 
 
 class GpuPart(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):

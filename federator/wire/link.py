@@ -30,8 +30,8 @@ MAX_GPUS = 1024
 PATH = "/agent/v1/link"
 
 OWNER, TEAM, TUNNELS, TERMINALS, SAMPLES = "owner", "team", "tunnels", "terminals", "samples"
-TRACES, GPU_USE, LOCAL_JOBS, RESUMING, LINK_STATE, UNCHANGED, ZIPPED_LOGS = (
-    "traces", "gpu-use", "local-jobs", "resuming", "link-state", "unchanged", "zipped-logs",
+TRACES, GPU_USE, LOCAL_JOBS, RESUMING, LINK_STATE, LINK_LIMITS, UNCHANGED, ZIPPED_LOGS = (
+    "traces", "gpu-use", "local-jobs", "resuming", "link-state", "link-limits", "unchanged", "zipped-logs",
 )  # fmt: skip
 """Words of `Hello.knows`; all but the first ones, `TRACES` and what is about tunnels also of `Welcome.takes`."""
 MAX_LOCAL_JOBS = 20
@@ -57,7 +57,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", forbid_unknown_fields=True
     host: Text = ""
     """Where it runs, for people: host name and state directory."""
     knows: Annotated[tuple[Text, ...], msgspec.Meta(max_length=50)] = ()
-    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `traces`, its `traced`, and, as `tunnels`, the message `Dial`, as `terminals`, `Exec.keep` and `Attach` in it; and `samples` and `gpu-use`, if it would say what its work uses, and how busy each GPU is; and `local-jobs`, if it admits jobs by itself while it is cut off; and `resuming`, `link-state`, `unchanged` and `zipped-logs`, if it would go on with uploads of outputs where they were cut, say how its link is, say shortly that a report still holds, and send logs compressed."""
+    """What older agents refuse and this one reads: the fields `owner` and `team` of a desired entry, and, as `traces`, its `traced`, and, as `tunnels`, the message `Dial`, as `terminals`, `Exec.keep` and `Attach` in it; and `samples` and `gpu-use`, if it would say what its work uses, and how busy each GPU is; and `local-jobs`, if it admits jobs by itself while it is cut off; and `resuming`, `link-state`, `link-limits`, `unchanged` and `zipped-logs`, if it would go on with uploads of outputs where they were cut, say how its link is, and what of it bulk may use, say shortly that a report still holds, and send logs compressed."""
 
 
 class Challenge(msgspec.Struct, frozen=True, tag="challenge", forbid_unknown_fields=True):
@@ -128,7 +128,7 @@ class Samples(msgspec.Struct, frozen=True, tag="samples", forbid_unknown_fields=
     gpus: Annotated[tuple[GpuUse, ...], msgspec.Meta(max_length=MAX_GPUS)] = ()
     """All GPUs of the host that are watched, when anything of them has changed; said only to a dispatcher that takes `gpu-use`."""
     link: LinkState | None = None
-    """How the agent's link is; said only to a dispatcher that takes `link-state`."""
+    """How the agent's link is; said only to a dispatcher that takes `link-state`, and its rate and hours only to one that takes `link-limits`."""
 
 
 class LocalJobs(msgspec.Struct, frozen=True, tag="local-jobs", forbid_unknown_fields=True):

@@ -1023,6 +1023,8 @@ declare namespace Api {
     hour?: Array<LinkTraffic>;
     round_trip_s?: number | null;
     budget?: number | null;
+    rate?: number | null;
+    hours?: string;
   }
   interface LinkTraffic {
     kind: string;

@@ -60,6 +60,18 @@ def test_a_site_is_drained_and_taken_back(person: Callable[[str], Person]) -> No
     expect(page.locator("h1 + span")).to_contain_text("ready")
 
 
+def test_the_links_of_a_sites_hosts_are_shown(person: Callable[[str], Person], stage: Stage) -> None:
+    with stage.client() as client:
+        wait_until(lambda: (link := client.site("north").hosts[0].link) and link.hour, "the link to be told")
+    admin = person("admin")
+    admin.sign_in()
+    page = admin.open("/sites/north")
+    host = page.get_by_role("table", name="Links of the hosts").get_by_role("row").nth(1)
+    expect(host).to_contain_text("up,")
+    expect(host).to_contain_text("always")
+    admin.audit()
+
+
 def test_a_job_is_evicted_and_what_is_wrong_is_said(
     person: Callable[[str], Person], stage: Stage, long: str
 ) -> None:

@@ -145,6 +145,9 @@ def with_shares(pool: HostPool, shares: int) -> list[HostPool]:
     return [whole, parts] if left else [parts]
 
 
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
 class Hours(msgspec.Struct, frozen=True):
     """A window in minutes since midnight; `start` after `end` spans midnight."""
 
@@ -152,7 +155,15 @@ class Hours(msgspec.Struct, frozen=True):
     end_min: int
     timezone: str = "UTC"
     days: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
-    """Days of the week on which it begins: 0 (Monday) to 6."""
+    """Days of the week on which it begins, one after the other: 0 (Monday) to 6."""
+
+    @property
+    def in_words(self) -> str:
+        """As a site file has it, such as `mon-fri 18:00-08:00`."""
+        first, last = DAYS[self.days[0]], DAYS[self.days[-1]]
+        days = "" if len(self.days) == len(DAYS) else f"{first} " if first == last else f"{first}-{last} "
+        begins, ends = (f"{each // 60:02}:{each % 60:02}" for each in (self.start_min, self.end_min))
+        return f"{days}{begins}-{ends}"
 
     def contains(self, at: float) -> bool:
         """Whether the instant lies in the window, by the wall clock of its zone."""

@@ -5,7 +5,7 @@ import { ask, capital, namesNone, notice, problemBox, showNone } from "../dialog
 import { h, show } from "../dom.js";
 import { field, select, text } from "../form.js";
 import { whyNone } from "../gpu_use.js";
-import { absolute, duration, gang, money, number, plural, time } from "../format.js";
+import { absolute, bytes, duration, gang, money, number, plural, time } from "../format.js";
 import { joinable, mayManage } from "../rights.js";
 import { stateMark } from "../states.js";
 import { followRows, keepFresh } from "../stream.js";
@@ -87,6 +87,8 @@ function openOne(view, context, name) {
   const gpus = h("div", { class: "stack" });
   const pools = poolTable();
   const hosts = hostTable();
+  const links = linkTable();
+  const linked = h("section", { class: "panel", "aria-labelledby": "site-links", hidden: true }, h("h2", { id: "site-links" }, "Links"), links.element);
   const local = h("section", { class: "panel", "aria-labelledby": "site-local", hidden: true });
   const manages = mayManage(context.who, name);
   const work = workTable(manages ? (row) => void evict(row) : null);
@@ -102,6 +104,7 @@ function openOne(view, context, name) {
     h("section", { class: "panel", "aria-labelledby": "site-work" }, h("h2", { id: "site-work" }, "Work here"), work.element, more),
     local,
     h("section", { class: "panel", "aria-labelledby": "site-hosts" }, h("h2", { id: "site-hosts" }, "Hosts"), hosts.element),
+    linked,
   );
   /** @type {Api.SiteRow | null} */
   let site = null;
@@ -119,6 +122,9 @@ function openOne(view, context, name) {
       drawGpus(gpus, found);
       pools.show(found.pools);
       hosts.show(found.hosts);
+      const told = found.hosts.filter((row) => row.link !== null);
+      links.show(told);
+      linked.hidden = told.length === 0;
       work.show(jobs.jobs);
       more.textContent = jobs.total > jobs.jobs.length ? `The largest ${number(jobs.jobs.length)} of ${number(jobs.total)} jobs.` : "";
       more.hidden = !more.textContent;
@@ -339,6 +345,31 @@ function hostTable() {
       { id: "joined", title: "Joined", cell: (row) => time(row.joined_at || null), by: (row) => row.joined_at, wide: true },
       { id: "lease", title: "Rented as", cell: (row) => row.lease, wide: true },
       { id: "because", title: "Why", long: true, cell: (row) => row.because },
+    ],
+  });
+  return table;
+}
+
+/** What the links of hosts are used for: up and down, of the last hour. */
+function linkTable() {
+  /** @param {string} kind @param {Api.MemberRow} row */
+  const traffic = (kind, row) => {
+    const found = row.link?.hour?.find((each) => each.kind === kind);
+    return found ? `${bytes(found.sent)} up, ${bytes(found.received)} down` : "–";
+  };
+  /** @param {Api.MemberRow} row */
+  const bulk = (row) => [row.link?.rate ? `${bytes(row.link.rate)} a second` : "", row.link?.hours].filter(Boolean).join(", ") || "always";
+  /** @type {import("../table.js").Table<Api.MemberRow>} */
+  const table = new Table({
+    caption: "Links of the hosts, last hour",
+    keyOf: (row) => row.name,
+    empty: "No host has told of its link.",
+    columns: [
+      { id: "name", title: "Host", cell: (row) => row.name, by: (row) => row.name },
+      { id: "trip", title: "Round trip", numeric: true, cell: (row) => (typeof row.link?.round_trip_s === "number" ? `${number(1000 * row.link.round_trip_s)} ms` : "–"), by: (row) => row.link?.round_trip_s ?? null },
+      ...["reports", "logs", "bulk"].map((kind) => ({ id: kind, title: capital(kind), numeric: true, cell: (/** @type {Api.MemberRow} */ row) => traffic(kind, row) })),
+      { id: "budget", title: "Budget", numeric: true, cell: (row) => (row.link?.budget ? `${bytes(row.link.budget)} an hour` : "–") },
+      { id: "moves", title: "Bulk moves", long: true, cell: bulk },
     ],
   });
   return table;

@@ -9,9 +9,10 @@ from typing import cast
 import pytest
 from aiohttp import ClientSession
 
+from federator.hub.report_validation import MAX_TEXT
 from federator.kernel.clock import ManualClock
 from federator.kernel.errors import Invalid
-from federator.model.sites import LinkTraffic
+from federator.model.sites import LinkState, LinkTraffic
 from federator.wire.link import ZIPPED_LOGS
 from federator_agent.bulk import Bulk
 from federator_agent.config import parse
@@ -117,6 +118,18 @@ async def test_what_is_large_moves_in_its_hours_and_what_is_small_at_any(passing
     with pytest.raises(HoursOver):
         await use.bulk_moved(LARGE_BYTES, sent=1)
     await use.bulk_moved(SMALL_BYTES, sent=1)
+
+
+def test_the_limits_of_bulk_are_told_to_who_understands_them() -> None:
+    written = '{bulk: {rate: 64KiB, hours: ["1:00-5:00", "sat-sun 00:00-24:00", "wed 23:00-1:30"], timezone: Europe/Oslo}}'
+    use = LinkUse(ManualClock(), limits(written))
+    state = use.state()
+    assert state.rate == 2**16
+    assert state.hours == "01:00-05:00, sat-sun 00:00-24:00, wed 23:00-01:30 Europe/Oslo"
+    assert use.state(limits=False) == LinkState()
+    assert LinkUse(ManualClock(), limits("{}")).state().hours == ""
+    many = ", ".join('"mon-fri 01:00-05:00"' for _ in range(100))
+    assert len(LinkUse(ManualClock(), limits(f"{{bulk: {{hours: [{many}]}}}}")).state().hours) < MAX_TEXT
 
 
 async def test_without_limits_nothing_waits(passing: ManualClock) -> None:

@@ -8,7 +8,13 @@ from federator.wire import link
 from tests.unit.hub.agents import a_world
 
 REPORT = SiteReport(taken_at=1.0, pools=())
-STATE = LinkState((LinkTraffic("reports", 90_000, 60_000), LinkTraffic("bulk", 0, 5_000_000)), 0.65, 2**21)
+STATE = LinkState(
+    (LinkTraffic("reports", 90_000, 60_000), LinkTraffic("bulk", 0, 5_000_000)),
+    0.65,
+    2**21,
+    2**16,
+    "01:00-05:00 UTC",
+)
 
 
 async def test_a_report_that_still_holds_is_heard_and_answered_as_one() -> None:
@@ -56,6 +62,7 @@ async def test_the_state_of_a_link_is_shown_with_its_site() -> None:
     assert cells["BULK, 1h"] == "0 kB up, 5 MB down"
     assert cells["LOGS, 1h"] == "-"
     assert cells["BUDGET"] == "2.097 MB an hour"
+    assert cells["BULK MOVES"] == "65.54 kB a second, 01:00-05:00 UTC"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +74,8 @@ async def test_the_state_of_a_link_is_shown_with_its_site() -> None:
         (LinkState((LinkTraffic("reports", 0, 0),) * 100), "hour"),
         (LinkState(round_trip_s=-1.0), "round_trip_s"),
         (LinkState(budget=-1), "budget"),
+        (LinkState(rate=-1), "rate"),
+        (LinkState(hours="x" * 2**20), "hours"),
     ],
 )
 async def test_a_link_that_cannot_be_so_ends_the_session(state: LinkState, field: str) -> None:
