@@ -119,8 +119,11 @@ class Clients:
         begun_s = now_s()
         status, body = await self._ask(http, self._any(), "GET", f"/v1/jobs/{job}")
         if status in (200, 404):
-            seen = json.loads(body)["job"]["status"] if status == 200 else MISSING
-            self._note("read", job, begun_s, seen=((job, seen),))
+            missing: dict[str, Any] = {"job": {"status": MISSING}, "attempts": []}
+            found = json.loads(body) if status == 200 else missing
+            attempts = tuple((each["attempt"], each.get("exit_code")) for each in found["attempts"])
+            read = Operation("read", job, begun_s, now_s(), seen=((job, found["job"]["status"]),))
+            self.operations.append(read._replace(attempts=attempts))
 
     async def _list(self, http: aiohttp.ClientSession) -> None:
         begun_s = now_s()

@@ -6,9 +6,11 @@ if each read can be given a place in that order, between its beginning and its e
 before this one began.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from tests.histories.record import MISSING, History, Line, Operation, Outcome
 
@@ -100,6 +102,52 @@ def _statuses_of(history: History, job: str) -> tuple[str, ...]:
     return next(outcome.steps for outcome in history.outcomes if outcome.job == job)
 
 
+class Reading(NamedTuple):
+    """What one answer said of a job: by number, the exit codes of its attempts; None where it says nothing of attempts."""
+
+    started_s: float
+    ended_s: float
+    status: str
+    codes: dict[int, int | None] | None
+
+
+def nothing_read_is_unread(history: History) -> Iterator[str]:
+    """The number of attempts never falls; an exit code that was read once stays, and so does a status that is an end."""
+    for outcome in history.outcomes:
+        readings = _readings(history, outcome)
+        for now in readings:
+            before = [each for each in readings if each.ended_s < now.started_s]
+            yield from _unread(outcome.job, before, now)
+
+
+def _readings(history: History, outcome: Outcome) -> list[Reading]:
+    """All that was said of a job, what is said in the end among it."""
+    readings = [
+        Reading(each.started_s, each.ended_s, status, dict(each.attempts) if each.kind == "read" else None)
+        for each in history.operations
+        if each.answered
+        for job, status in each.seen
+        if job == outcome.job
+    ]
+    codes = dict(enumerate((each.exit_code for each in outcome.attempts), start=1))
+    return [*readings, Reading(math.inf, math.inf, outcome.status, codes)]
+
+
+def _unread(job: str, before: Sequence[Reading], now: Reading) -> Iterator[str]:
+    ends = {each.status for each in before} & OVER
+    for status in sorted(ends - {now.status}):
+        yield f"{job} was read as {status}, and then as {now.status}"
+    if now.codes is None:
+        return
+    known = [(number, code) for each in before for number, code in (each.codes or {}).items()]
+    most, newest = max((number for number, _ in known), default=0), max(now.codes, default=0)
+    if newest < most:
+        yield f"{job} was read to have {most} attempts, and then {newest}"
+    for number, code in sorted({(number, code) for number, code in known if code is not None}):
+        if now.codes.get(number, code) != code:
+            yield f"attempt {number} of {job} was read to have ended with {code}, and then with {now.codes[number]}"
+
+
 def cancelled_by_somebody(history: History) -> Iterator[str]:
     """Nobody's job is cancelled that nobody has asked to cancel."""
     asked = {each.key for each in history.operations if each.kind == "cancel"}
@@ -187,6 +235,7 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     one_job_for_each_client_id,
     nothing_lost_and_nothing_invented,
     statuses_in_order,
+    nothing_read_is_unread,
     cancelled_by_somebody,
     each_attempt_once,
     no_run_out_of_its_time,

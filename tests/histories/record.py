@@ -24,6 +24,8 @@ class Operation(NamedTuple):
     """What a submission was answered."""
     seen: tuple[tuple[str, str], ...] = ()
     """Jobs with their status, as answered."""
+    attempts: tuple[tuple[int, int | None], ...] = ()
+    """Of a read: the number of each attempt, and its exit code where it was told."""
 
     @property
     def answered(self) -> bool:

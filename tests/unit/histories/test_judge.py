@@ -26,7 +26,7 @@ def _good(**changes: Any) -> History:
         told("submit", "id-a", 3.0, 3.5, job="a"),
         told("read", "a", 3.6, 3.7, seen=(("a", "PENDING"),)),
         # At the same time, so either may have been first.
-        told("read", "a", 4.0, 6.0, seen=(("a", "RUNNING"),)),
+        told("read", "a", 4.0, 6.0, seen=(("a", "RUNNING"),), attempts=((1, None),)),
         told("read", "a", 5.0, 7.0, seen=(("a", "PLACED"),)),
         told("submit", "id-b", 5.0, 5.1, job="b"),
         told("cancel", "b", 5.2, 5.3),
@@ -59,6 +59,10 @@ def _read(job: str, status: str, started_s: float = 20.0) -> Operation:
     return Operation("read", job, started_s, started_s + 0.1, seen=((job, status),))
 
 
+def _attempts(started_s: float, *attempts: tuple[int, int | None]) -> Operation:
+    return _read("a", "SUCCEEDED", started_s)._replace(attempts=attempts)
+
+
 AGAIN = Line("start", "a", "pl-2", "2", 6.0, 0, "u")
 TWO = (Attempt("pl-a", None), Attempt("pl-2", 0))
 BAD: dict[str, tuple[History, str]] = {
@@ -66,7 +70,7 @@ BAD: dict[str, tuple[History, str]] = {
     "a second job in the end only": (_but_job(client_id="id-b"), "has 2 jobs"),
     "one job for two": (_and_asked(Operation("submit", "id-c", 9.0, 9.1, job="a")), "is of 2 client ids"),
     "a lost job": (_good(outcomes=GOOD.outcomes[1:]), "a was acknowledged and is lost"),
-    "an unfinished job": (_but_job(status="RUNNING"), "a is still RUNNING"),
+    "an unfinished job": (_but_job(status="RUNNING")._replace(operations=GOOD.operations[:-1]), "a is still RUNNING"),
     "a job of nobody": (
         _good(outcomes=(*GOOD.outcomes, GOOD.outcomes[1]._replace(job="c", client_id="id-c"))),
         "was never asked for",
@@ -82,6 +86,22 @@ BAD: dict[str, tuple[History, str]] = {
         "a was PENDING to a read after",
     ),
     "a status that it never had": (_and_asked(_read("a", "HELD", 3.8)), "a was HELD"),
+    "an attempt that is unread": (
+        _and_asked(_attempts(20.0, (1, None), (2, None)), _attempts(21.0, (1, None))),
+        "a was read to have 2 attempts, and then 1",
+    ),
+    "an exit code that is unread": (
+        _and_asked(_attempts(20.0, (1, 0)), _attempts(21.0, (1, None))),
+        "attempt 1 of a was read to have ended with 0, and then with None",
+    ),
+    "an exit code that was another when it was read": (
+        _and_asked(_attempts(20.0, (1, 7))),
+        "attempt 1 of a was read to have ended with 7, and then with 0",
+    ),
+    "an end that is unread": (
+        _but_job(steps=(*STEPS, *STEPS[2:]))._replace(operations=(*GOOD.operations, _read("a", "RUNNING"))),
+        "a was read as SUCCEEDED, and then as RUNNING",
+    ),
     "a job that goes on waiting after it was cancelled": (_and_asked(_read("b", "PENDING", 5.4)), "b was PENDING"),
     "a job that nobody cancelled": (
         _good(operations=tuple(each for each in GOOD.operations if each.kind != "cancel")),
