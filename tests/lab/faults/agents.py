@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from federator.kernel.errors import Permanent
+from federator.model.allotments import LocalJob
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.model.sites import SiteReport
@@ -19,7 +20,16 @@ from federator_agent.core import events as ev
 from federator_agent.core import instructions as do
 from federator_agent.core.lent_capacity import Site
 from federator_agent.core.machine import next_wake_boot_s, step
-from federator_agent.core.state import Change, Phase, PlacementRecord, RecordChange, State, restore, whole
+from federator_agent.core.state import (
+    Change,
+    LocalChange,
+    Phase,
+    PlacementRecord,
+    RecordChange,
+    State,
+    restore,
+    whole,
+)
 from federator_agent.staging_errors import StagingError
 from tests.lab.faults.data import Data
 from tests.lab.faults.dispatchers import Dispatcher
@@ -34,7 +44,7 @@ from tests.lab.faults.scene import Scene
 REPORT_EVERY_S = 60.0
 ABILITIES = (DATA, OUTPUTS)
 PORT = 29_500
-COLLECTING_S = 0.5
+COLLECTING_S, WITHHELD_LOOK_S = 0.5, 10.0
 
 
 class AgentLife:
@@ -58,6 +68,9 @@ class AgentLife:
         self._turning = False
         self._alarm: asyncio.TimerHandle | None = None
         self.link = Link(host, process, scene, dispatchers, self)
+        self.asked: dict[str, asyncio.Future[str]] = {}
+        """What people at the host wait to be told, by placement."""
+        self._withheld: set[str] = set()
         self._staging: dict[str, asyncio.Task[None]] = {}
         self._data = Data(host, scene, self.link.server, self.link.ticket) if scene.has_data else None
 
@@ -71,6 +84,8 @@ class AgentLife:
         self.host.on_end = self._rank_ended
         state = restore(self._state, self.host.disk.read())
         hashes = {r.entry.spec_hash for r in state.records.values() if r.phase is not Phase.ENDED}
+        for work in state.local.values():
+            self._keep_spec(work.job)
         specs = {name: self.host.disk.specs[name] for name in sorted(hashes & self.host.disk.specs.keys())}
         self._state = msgspec.structs.replace(state, specs=specs)
         renewed = self.host.disk.renewed
@@ -139,6 +154,10 @@ class AgentLife:
                 self.link.say(self._report(report))
             case do.SendDesiredAck(generation, digest):
                 self.link.say(link.DesiredAck(generation, digest))
+            case do.OfferJobs(jobs):
+                self.link.say(link.LocalJobs(jobs))
+            case do.Answer(placement, refusal):
+                self._answer(placement, refusal)
             case _:
                 self._do(instruction)
 
@@ -160,6 +179,10 @@ class AgentLife:
                     self._find(record.entry.placement, rank)
             case do.SignalRanks(placement, ranks, signal):
                 self._signal(placement, ranks, signal)
+            case do.Withhold(placement):
+                self._withheld.add(placement)
+            case do.Release(placement):
+                self._withheld.discard(placement)
             case do.Collect(record):
                 self.process.spawn(self._collect(record), "collect")
             case do.Discard(placement):
@@ -168,12 +191,26 @@ class AgentLife:
                     self._data.discard(placement)
 
     def _note(self, changes: Sequence[Change]) -> None:
-        """What this member's disk says that it holds, and that it ends."""
+        """What this member's disk says that it has admitted, that it holds, and that it ends."""
+        for work in (change.work for change in changes if isinstance(change, LocalChange)):
+            self._truth.admitted(work.job, self.host.member)
         for record in (change.record for change in changes if isinstance(change, RecordChange)):
             if record.slots:
                 self._truth.seated.add((record.entry.placement, self.host.member))
             if record.stop is not None:
                 self._truth.means_to_end(record.entry.placement, self.host.member)
+
+    def _answer(self, placement: str, refusal: str) -> None:
+        """Somebody at the host is told; the spec is kept beside the job."""
+        work = self._state.local.get(placement)
+        if work is not None and not refusal:
+            self._keep_spec(work.job)
+        asked = self.asked.pop(placement, None)
+        if asked is not None and not asked.done():
+            asked.set_result(refusal)
+
+    def _keep_spec(self, job: LocalJob) -> None:
+        self.host.disk.specs[job.spec_hash] = msgspec.json.decode(job.spec, type=JobSpec)
 
     def _stop_staging(self, placement: str) -> None:
         task = self._staging.pop(placement, None)
@@ -282,6 +319,8 @@ class AgentLife:
     async def _collect(self, record: PlacementRecord) -> None:
         """Logs and outputs go home, however long nobody is there."""
         await asyncio.sleep(COLLECTING_S)
+        while record.entry.placement in self._withheld:
+            await asyncio.sleep(WITHHELD_LOOK_S)
         if self._data is None:
             await self.link.ask(Bulk.take)
         detail = "" if self._data is None else await self._data.collect(record, self._state.spec(record))

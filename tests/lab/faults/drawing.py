@@ -29,7 +29,7 @@ from tests.lab.faults.plan import (
     Plan,
     SeriesPlan,
 )
-from tests.lab.faults.policies import Policies, draw_changes
+from tests.lab.faults.policies import AllotmentPlan, Policies, draw_changes
 
 HOUR_S = 3600.0
 GPUS = ("A100", "L4")
@@ -40,6 +40,8 @@ DEEDS_OF_AGENTS = ("", "", "Persist", "StartRanks", "StartRanks", "SignalRanks",
 SERIES_SHARE, MOST_RUNS = 0.25, 30
 DATA_SHARE, CLUSTER_DATA_SHARE = 0.5, 0.4
 """Of the worlds without clusters, and of those with any."""
+OUTAGES_SHARE = 0.2
+"""Of all worlds: in these, some hosts are cut off for long, and people there submit to the agent."""
 CLUSTERS_SHARE = 0.4
 """Of all worlds: in these, of the sites with one member each second one is a cluster."""
 CLUSTER_FAULTS = (FaultKind.EVICT, FaultKind.REQUEUE, FaultKind.FORGET)
@@ -83,9 +85,8 @@ def draw(seed: int, size: Size = SMALL) -> Plan:
         series=_series(seed, faults_s),
     )
     sites = tuple(dict.fromkeys(host.site for host in hosts))
-    return _with_data(
-        _with_clusters(replace(plan, changes=draw_changes(seed, plan.policies, sites, faults_s)))
-    )
+    plan = replace(plan, changes=draw_changes(seed, plan.policies, sites, faults_s))
+    return _with_outages(_with_data(_with_clusters(plan)))
 
 
 def _first_policies(chance: random.Random, seed: int, *, renting: bool) -> Policies:
@@ -171,6 +172,72 @@ def _with_data(plan: Plan) -> Plan:
         spells=tuple(spells),
         faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
     )
+
+
+def _with_outages(plan: Plan) -> Plan:
+    """In some worlds hosts of our own are cut off for long, and people submit there meanwhile, under allotments that may be gone, or be others, when the link is back. By a chance of its own."""
+    chance = random.Random(f"alone/{plan.seed}")
+    own = [host for host in plan.hosts if host.runtime == LOCAL]
+    if chance.random() >= OUTAGES_SHARE or not own:
+        return plan
+    allotments = tuple(_allotment(chance, site) for site in dict.fromkeys(host.site for host in own))
+    changes = tuple(
+        replace(each, policies=replace(each.policies, allotments=_others(chance, allotments)))
+        for each in plan.changes
+    )
+    jobs, faults = list(plan.jobs), list(plan.faults)
+    for _ in range(chance.randint(1, 4)):
+        host, lasts_s = chance.choice(own), chance.choice((400.0, 1500.0, 5000.0)) * chance.uniform(0.5, 1.5)
+        begins_s = chance.uniform(0.0, 0.9) * plan.faults_s
+        kind = chance.choice((FaultKind.CUT, FaultKind.CUT, FaultKind.CUT_UP, FaultKind.CUT_DOWN))
+        faults.append(InjectedFault(SETTLED_S + begins_s, kind, host.member, lasts_s))
+        for _ in range(chance.randint(1, 5)):
+            submit_s = begins_s + chance.uniform(0.0, 0.9) * lasts_s
+            jobs.append(_admitted(chance, f"alone{len(jobs)}", host, submit_s))
+    return replace(
+        plan,
+        policies=replace(plan.policies, allotments=allotments),
+        changes=changes,
+        jobs=tuple(jobs),
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
+    )
+
+
+def _allotment(chance: random.Random, site: str) -> AllotmentPlan:
+    return AllotmentPlan(
+        site=site,
+        jobs=chance.choice((2, 5, 20)),
+        gpu_h=chance.choice((2.0, 8.0, 50.0)),
+        after_s=chance.choice((30.0, 60.0)),
+    )
+
+
+def _others(chance: random.Random, first: tuple[AllotmentPlan, ...]) -> tuple[AllotmentPlan, ...]:
+    """What another set of policies says: the same, for fewer sites, or for nobody who is there."""
+    kept = tuple(each for each in first if chance.random() < 0.7)
+    return tuple(replace(each, user="root") if chance.random() < 0.2 else each for each in kept)
+
+
+def _admitted(chance: random.Random, name: str, host: HostPlan, submit_s: float) -> JobPlan:
+    run_s = chance.choice((60.0, 600.0, 1800.0)) * chance.uniform(0.7, 1.3)
+    fails = chance.choice((0, 0, 0, 1))
+    job = JobPlan(
+        name=name,
+        submit_s=submit_s,
+        run_s=run_s,
+        nodes=chance.choice((1, 1, min(2, host.nodes))),
+        gpus=chance.choice((1, 1, 2)),
+        max_duration_s=run_s * chance.choice((0.6, 1.5, 4.0, 4.0)),
+        grace_s=chance.choice((10.0, 30.0)),
+        stubborn=chance.random() < 0.2,
+        checkpoints=chance.random() < 0.4,
+        fails=fails,
+        retries=fails if chance.random() < 0.7 else 0,
+        log_bytes=0 if host.link is None else chance.choice((1000, 200_000)),
+        admitted_by=host.member,
+        deeds=(Deed(chance.expovariate(1 / 600.0), "cancel"),) if chance.random() < 0.3 else (),
+    )
+    return job if host.link is None else replace(job, output_bytes=_output_bytes(chance, job))
 
 
 def _output_bytes(chance: random.Random, job: JobPlan) -> int:

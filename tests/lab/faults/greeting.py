@@ -30,9 +30,9 @@ async def greet(
     return welcome if isinstance(welcome, link.Welcome) else _as_refusal(welcome)
 
 
-def hello_of(member: str, boot_id: str, runtime: str, instance: str) -> link.Hello:
+def hello_of(member: str, boot_id: str, runtime: str, instance: str, knows: tuple[str, ...]) -> link.Hello:
     """The first word."""
-    return link.Hello(link.PROTOCOL, member, boot_id, __version__, runtime, instance, member)
+    return link.Hello(link.PROTOCOL, member, boot_id, __version__, runtime, instance, member, knows)
 
 
 async def _next(heard: "asyncio.Queue[str | None]") -> link.Down:

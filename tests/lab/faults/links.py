@@ -13,6 +13,7 @@ from tests.lab.faults.dispatchers import Dispatcher
 from tests.lab.faults.greeting import greet, hello_of
 from tests.lab.faults.hosts import Host
 from tests.lab.faults.network import Connection
+from tests.lab.faults.plan import LOCAL
 from tests.lab.faults.processes import Process
 from tests.lab.faults.scene import Scene
 
@@ -57,6 +58,8 @@ class Link:
         self._up = asyncio.Event()
         self._ticket = ""
         self._server = self._dispatchers[0]
+        admits = bool(scene.plan.policies.allotments) and host.plan.runtime == LOCAL
+        self._knows = (link.LOCAL_JOBS,) if admits else ()
 
     def say(self, message: link.Up) -> None:
         """Send it, if there is a session."""
@@ -122,7 +125,11 @@ class Link:
                 self._connection = await server.accept(self._host.member, heard.put_nowait)
                 asked_boot_s = self._host.clock.boot()
                 hello = hello_of(
-                    self._host.member, self._host.boot_id, self._host.plan.runtime, self._instance
+                    self._host.member,
+                    self._host.boot_id,
+                    self._host.plan.runtime,
+                    self._instance,
+                    self._knows,
                 )
                 greeted = await greet(self._connection, heard, hello)
         except (TimeoutError, FederatorError):
@@ -134,12 +141,20 @@ class Link:
             self.hang_up()
             self._journal.note(self._host.member, f"is refused: {greeted.code}: {greeted.detail[:80]}")
             return REFUSED_PAUSE_S if greeted.retry_after_s is None else greeted.retry_after_s
+        return await self._listen(heard)
+
+    async def _listen(self, heard: "asyncio.Queue[str | None]") -> float:
+        """What the dispatcher says, until the end; the pause that it asks for."""
         while (text := await heard.get()) is not None:
             match link.decode_down(text):
                 case link.Desired() as desired:
                     self._listener.tell(ev.DesiredChanged(desired))
                 case link.StatusAck(seq):
                     self._listener.tell(ev.Acknowledged(seq))
+                case link.Allotments(allotments):
+                    self._listener.tell(ev.Allotted(allotments))
+                case link.Adopted(placements):
+                    self._listener.tell(ev.Adopted(placements))
                 case link.Heard(sent_boot_s):
                     self._listener.tell(ev.Renewed(sent_boot_s))
                 case link.Refusal(code, detail, retry_after_s):

@@ -113,6 +113,8 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = 0
     reads: str = ""
     """The job whose outputs it reads."""
+    admitted_by: str = ""
+    """The member whose agent it is submitted to, as that is cut off; empty: it is submitted to a dispatcher."""
     deeds: tuple[Deed, ...] = ()
 
 

@@ -53,6 +53,24 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class AllotmentPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """So much of its users' work a site admits by itself while it is cut off, in any 24 hours."""
+
+    site: str
+    jobs: int
+    gpu_h: float
+    after_s: float
+    queue: str = "default"
+    user: str = "user"
+    max_duration_s: float = 4 * 3600.0
+
+    def text(self) -> str:
+        """An `Allotment`."""
+        much = f"jobs: {self.jobs}, gpu_hours: {self.gpu_h:g}, max_duration: {self.max_duration_s:.0f}s"
+        who = f"sites: [{self.site}], queue: {self.queue}, users: [{self.user}]"
+        return _document("Allotment", self.site, f"{who}, {much}, after: {self.after_s:.0f}s")
+
+
 class Policies(msgspec.Struct, frozen=True, kw_only=True):
     """One set."""
 
@@ -65,11 +83,13 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True):
     guaranteed: dict[str, int] = {}
     """GPUs that a queue gets whenever it wants them."""
     closings: tuple[Closing, ...] = ()
+    allotments: tuple[AllotmentPlan, ...] = ()
 
     def text(self) -> str:
         """As a platform team would write it."""
         documents = [_document("Queue", name, self._queue(name)) for name in ("default", "small")]
         documents += [each.text(f"closing{number}") for number, each in enumerate(self.closings)]
+        documents += [each.text() for each in self.allotments]
         if self.budget_usd is not None:
             usd = f"usd: {{total: {self.budget_usd:g}}}"
             limits = "" if self.capped else f", limits: {{{usd}}}"

@@ -81,7 +81,7 @@ class Questions:
         """Every job that was accepted, and every attempt that has run, is in the ledger, once."""
         entries = _ledger(self._world)
         rows = self._world.truth.rows
-        submitted = {entry.job for entry in entries if entry.what.startswith("submit ")}
+        submitted = {entry.job for entry in entries if entry.what.startswith(("submit ", "admitted "))}
         used = Counter(entry.job for entry in entries if entry.kind is LedgerKind.USAGE)
         ran = Counter(each.job for each in rows.placements.values() if _has_run(each))
         for name, job in rows.jobs.items():

@@ -88,7 +88,10 @@ async def _play(world: World) -> None:
         )
     for fault in plan.faults:
         world.loop.later(fault.at_s - SETTLED_S, inject, world, fault)
-    submitting = [asyncio.create_task(world.users.submit(job)) for job in plan.jobs]
+    submitting = [
+        asyncio.create_task((world.local_users if job.admitted_by else world.users).submit(job))
+        for job in plan.jobs
+    ]
     submitting += [asyncio.create_task(world.users.submit_series(each)) for each in plan.series]
     submitting.append(asyncio.create_task(world.change_policies()))
     await _pass_until(world, SETTLED_S + plan.faults_s)

@@ -5,13 +5,15 @@ Nothing here is asked of the dispatcher or of an agent: ranks say when they begi
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import json
 
 from federator.control.record.records import TABLES
+from federator.model.allotments import LocalJob
 from federator.model.capacity import Lease
-from federator.model.jobs import Job
+from federator.model.jobs import Job, JobSpec
 from federator.model.placements import Order, Placement, PlacementStatus
 from federator.model.rules import PolicySet
 from federator.model.series import Series
@@ -23,6 +25,8 @@ from tests.lab.faults.processes import FaultLoop
 from tests.lab.faults.ranks import RealRank
 
 MOST_FINDINGS = 5
+CLOCKS_SET_S = 150.0
+"""By so much the clock of a host may be wrong that says how long something ran, of two GPUs."""
 SHORTEST_S = 1.0
 Row = Job | Placement | Lease | Series | PolicySet
 
@@ -33,6 +37,14 @@ class Finding(msgspec.Struct, frozen=True):
     promise: int
     what: str
     at_s: float
+
+
+class LocalWork(NamedTuple):
+    """What a member has admitted by itself; its disk may have been lost since."""
+
+    job: LocalJob
+    member: str
+    forgotten: bool = False
 
 
 class Rows:
@@ -90,6 +102,10 @@ class Truth:
         """Placements that a member has ever held slots for, by its disk."""
         self.succeeded: set[str] = set()
         """Placements of which all ranks have come to their own good end."""
+        self.local: dict[str, LocalWork] = {}
+        """Placements that a member has ever admitted by itself, by its disk."""
+        self.called_off: dict[str, str] = {}
+        """Jobs whose cancellation a member has acknowledged by itself, and that member."""
         self._unseen: set[tuple[str, str]] = set()
         """Attempts of which a member has forgotten everything before the store knew that it had begun with them."""
         self._meant_s: dict[tuple[str, str], float] = {}
@@ -137,6 +153,32 @@ class Truth:
                 known = placement.part(member) or placement
                 if known.status is PlacementStatus.ASSIGNED:
                     self._unseen.add((placement.id, member))
+        for name, work in self.local.items():
+            if work.member == member and not work.forgotten:
+                self.local[name] = work._replace(forgotten=True)
+                self.called_off.pop(work.job.job, None)
+                if name not in self.rows.placements:  # it may be told and not heard yet
+                    self._unseen.add((name, member))
+                    self.accepted.pop(work.job.job, None)
+
+    def admitted(self, job: LocalJob, member: str) -> None:
+        """The member has written down that it has admitted it: within what its site may?"""
+        if job.placement in self.local:
+            return
+        self.local[job.placement] = LocalWork(job, member)
+        site = next(host.site for host in self._plan.hosts if host.member == member)
+        allotment = next(each for each in self._plan.policies.allotments if each.site == site)
+        works = [each for each in self.local.values() if each.member == member and not each.forgotten]
+        if len(works) > allotment.jobs:
+            self.find(5, f"{member} has admitted {len(works)} jobs of {allotment.jobs}")
+        ran = [rank for each in works for rank in self.ever(each.job.placement).values()]
+        plan = self._work[json.decode(job.spec, type=JobSpec).name]
+        used_s = sum(
+            len(rank.slot.gpus) * ((rank.ended_s or self._loop.time()) - rank.began_s) for rank in ran
+        )
+        most_s = plan.max_duration_s * plan.gpus * plan.nodes + used_s
+        if most_s > allotment.gpu_h * 3600 + CLOCKS_SET_S * (1 + len(ran)):
+            self.find(5, f"{member} has given {most_s / 3600:.2f} GPU-hours of {allotment.gpu_h:g}")
 
     def means_to_end(self, placement: str, member: str) -> None:
         """Its agent has written down that it ends its part, and asks its ranks to as soon as it can."""
@@ -167,6 +209,8 @@ class Truth:
                 break
         if rank.rank in self._all[rank.placement] and (rank.placement, rank.member) not in self._unseen:
             self.find(2, f"rank {rank.rank} of {rank.placement} is started a second time, at {rank.member}")
+        if rank.job in self.called_off:
+            self.find(1, f"{rank.job} begins as {rank.name}, and its site has said that it is cancelled")
         live[rank.placement, rank.rank] = rank
         self._all[rank.placement][rank.rank] = rank
         self._fits(rank)
@@ -199,6 +243,8 @@ class Truth:
     def _is_whole(self, rank: RealRank) -> None:
         """Promise 3: all ranks at one site, and all of them seated before the first one runs."""
         row = self.rows.placements.get(rank.placement)
+        if row is None and rank.placement in self.local:
+            return
         if row is None:
             self.find(
                 2, f"{rank.name} begins at {rank.member}, and the store knows nothing of {rank.placement}"
@@ -217,7 +263,11 @@ class Truth:
 
     def _is_within_its_queue(self, rank: RealRank) -> None:
         """Promise 5: no queue uses more GPUs than its limit, by the policies under which the last of them was placed: what runs when a limit falls goes on."""
-        ranks = [each for each in self.live() if each.queue == rank.queue]
+        if rank.placement in self.local:
+            return
+        ranks = [
+            each for each in self.live() if each.queue == rank.queue and each.placement not in self.local
+        ]
         placed = {each.placement for each in ranks}
         under = [policies for name, policies in self._placed_under.items() if name in placed]
         limit = under[-1].limits.get(rank.queue) if under else None
@@ -228,6 +278,8 @@ class Truth:
     def asked(self, rank: RealRank) -> None:
         """Promise 9: what is asked to end for the dispatcher's sake was ordered to, durably."""
         row = self.rows.placements.get(rank.placement)
+        if rank.placement in self.local:
+            return  # people there may cancel it
         if row is not None and row.order is not Order.STOP and not row.ended:
             self.find(9, f"{rank.name} is told to stop at {rank.member}, and nobody ordered that")
 

@@ -67,7 +67,7 @@ class Users:
         """Submit a job at its time, and see to it afterwards."""
         await asyncio.sleep(job.submit_s)
         self.patient += 1
-        request = _request(job, ORIGIN_AT + asyncio.get_running_loop().time())
+        request = request_of(job, ORIGIN_AT + asyncio.get_running_loop().time())
         if job.reads:
             request = _reading(request, await self._id_of(job.reads))
 
@@ -170,16 +170,18 @@ class Users:
         """Nothing is to stay held or paused: see what is, and release it."""
         held = [name for name, job in self._truth.rows.jobs.items() if job.status is JobStatus.HELD]
         for name in held:
-            await self._verb(name, "release")
+            await self.change(name, "release")
         paused = [each.name for each in self._truth.rows.series.values() if each.paused_by]
         for name in paused:
             await self._change_series(name, "resume")
 
     async def _do(self, job_id: str, deed: Deed) -> None:
         await asyncio.sleep(deed.after_s)
-        await self._verb(job_id, deed.verb)
+        await self.change(job_id, deed.verb)
 
-    async def _verb(self, job_id: str, verb: str) -> None:
+    async def change(self, job_id: str, verb: str) -> None:
+        """Do that to a job, whatever the answer is."""
+
         async def ask(server: Dispatcher) -> str:
             core = server.serving()
             intake = core.intake
@@ -233,7 +235,8 @@ def _reading(request: JobRequest, source: str) -> JobRequest:
     return replace(request, spec=spec, after=(source,))
 
 
-def _request(job: JobPlan, now_at: float) -> JobRequest:
+def request_of(job: JobPlan, now_at: float) -> JobRequest:
+    """What a user writes for it."""
     spec = JobSpec(
         name=job.name,
         run="true",

@@ -78,7 +78,7 @@ class Watch:
         self._journal.note("store", f"policies, version {applied.version}: {self._truth.policies}")
 
     def _placement(self, placement: Placement) -> None:
-        if self._truth.placed(placement):
+        if self._truth.placed(placement) and placement.id not in self._truth.local:
             self._is_permitted(placement)
         self._journal.note(
             "store",

@@ -20,6 +20,7 @@ from tests.lab.faults.clusters import Cluster
 from tests.lab.faults.dispatchers import CLOUD_SITE, Dispatcher, settled
 from tests.lab.faults.greeting import key_of
 from tests.lab.faults.hosts import Host
+from tests.lab.faults.local_users import LocalUsers
 from tests.lab.faults.plan import LOCAL, SETTLED_S, HostPlan, Plan
 from tests.lab.faults.processes import FaultLoop, Process
 from tests.lab.faults.scene import Scene
@@ -56,6 +57,7 @@ class World:
         """Nothing goes wrong any more."""
         self._counts: dict[str, int] = {}
         self.users = Users(scene, self.dispatchers)
+        self.local_users = LocalUsers(scene, self.hosts, self.lives, self.users)
         for host in plan.hosts:
             self.hosts[host.member] = Host(host, scene) if host.runtime == LOCAL else Cluster(host, scene)
 

@@ -18,13 +18,15 @@ from federator.control.record import leadership, records
 from federator.control.record.records import Changes
 from federator.control.reports import fencing, gangs, statuses
 from federator.control.submission import series_runs
+from federator.control.submission.local_jobs import LocalJobIntake
 from federator.kernel import ids
 from federator.model import series
-from federator.model.placements import Order, PlacementReport, PlacementStatus
+from federator.model.jobs import Job, JobStatus
+from federator.model.placements import Order, Placement, PlacementReport, PlacementStatus
 from federator.model.rules import CapRow, CapUnit
 from federator.ports import Transaction
 from federator_agent import bulk, link_use
-from federator_agent.core import admission, machine, transition
+from federator_agent.core import admission, local_jobs, machine, transition
 from federator_agent.core.capacity_report import free_now
 from federator_agent.core.instructions import FindRanks, Persist, StartRanks
 from federator_agent.kube import pod_status
@@ -241,6 +243,33 @@ def ignore_a_change_of_policies(patch: Patch) -> None:
     patch.setattr(records.Records, "policies", property(first))
 
 
+def adopt_without_its_placement(patch: Patch) -> None:
+    """Of what a site admits while it is cut off the job is written down, and not that it runs there."""
+    adopt = LocalJobIntake._adopt  # noqa: SLF001 - what is planted stands in its place
+
+    def half(self: Any, changes: Changes, *rest: Any) -> None:
+        whole = Changes()
+        adopt(self, whole, *rest)
+        for row in whole.rows.values():
+            if isinstance(row, Job):
+                changes.put(replace(row, status=JobStatus.PENDING, placement=None))
+            elif not isinstance(row, Placement):
+                changes.put(row)
+
+    patch.setattr(LocalJobIntake, "_adopt", half)
+
+
+def renew_an_allotment_with_each_outage(patch: Patch) -> None:
+    """What the dispatcher has adopted does not count against an allotment any more."""
+    used = local_jobs.used
+
+    def forgetful(state: Any, records: Any, policy: str, now_at: float) -> tuple[int, float]:
+        left = {name: work for name, work in state.local.items() if not work.adopted}
+        return used(replace(state, local=left), records, policy, now_at)
+
+    patch.setattr(local_jobs, "used", forgetful)
+
+
 def take_what_a_cluster_lost_for_done(patch: Patch) -> None:
     """A job that Slurm does not know any more counts as done."""
     fate = fates.fate
@@ -315,6 +344,8 @@ PLANTS: tuple[Plant, ...] = (
     Plant(pass_over_what_was_due_meanwhile, 33),
     Plant(look_at_no_run_before, 13),
     Plant(ignore_a_change_of_policies, 6),
+    Plant(adopt_without_its_placement, 8),
+    Plant(renew_an_allotment_with_each_outage, 25),
     Plant(take_what_a_cluster_lost_for_done, 12),
     Plant(believe_a_pod_that_was_drained, 14),
     Plant(keep_what_the_first_attempt_left, 12),
