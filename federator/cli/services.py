@@ -159,7 +159,7 @@ def _show(detail: ServiceDetail, now: float, output: Output) -> None:
         facts([
             ("service", row.name),
             ("owner", f"{row.owner}, queue {row.queue}"),
-            ("replicas", f"{row.ready} ready, {row.wanted} wanted, {row.least} to {row.most}"),
+            ("replicas", f"{row.ready} ready, {row.wanted} wanted, {row.least} to {row.most}{', spread over sites' if scale.spread else ''}"),
             ("because", plain(row.because)),
             ("revision", _revision(row) + (f", before it {detail.former}" if detail.former else "")),
             ("rolled back", detail.fault),

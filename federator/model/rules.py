@@ -178,6 +178,10 @@ class Each(StrEnum):
     JOB = "job"
 
 
+SPREAD = "spread over sites"
+"""`CapRow.share` of what keeps a service's replicas from being at one site."""
+
+
 class CapRow(msgspec.Struct, frozen=True, tag="cap", forbid_unknown_fields=True):
     """What jobs in `scope` use of `pools` together never exceeds `limit`.
 

@@ -55,6 +55,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """While replicas of one revision take the place of another's, so many may be there beside what is wanted."""
     drain_s: float = 30.0
     """So long a replica that is no longer wanted may finish what it works on."""
+    spread: bool = False
+    """No site has more than half of the replicas, rounded up, while another one may take some."""
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,7 +338,7 @@ def steps(service: Service, standings: Sequence[Standing], now: float) -> Steps:
         if lacking <= 0:
             ready = sum(each.health is Health.READY for each in of_it)
             kept = [each for each in of_it if each.health is Health.FAILING and ready < wanted]
-            drains += _surplus([each for each in of_it if each not in kept], wanted)
+            drains += _surplus([each for each in of_it if each not in kept], wanted, service.scale)
     known = {revision.number for revision, _ in shares}
     drains += [each for each in active if each.replica.revision not in known]
     if now < service.again_at:
@@ -371,8 +373,8 @@ def _shares(service: Service) -> list[tuple[Revision, int]]:
     return [(service.former, old), (service.revision, new)]
 
 
-def _surplus(standings: list[Standing], wanted: int) -> list[Standing]:
-    """Those that go first: what does not work yet, then the dearest, then one of the most at a site, then the newest."""
+def _surplus(standings: list[Standing], wanted: int, scale: Scale) -> list[Standing]:
+    """Those that go first: what does not work yet, then the dearest, then one of the most at a site, then the newest. Where they are spread over sites, one of the most before the dearest."""
     left, drains = list(standings), list[Standing]()
     order = (Health.WAITING, Health.FAILING, Health.STARTING, Health.READY)
     while len(left) > wanted:
@@ -381,6 +383,7 @@ def _surplus(standings: list[Standing], wanted: int) -> list[Standing]:
             left,
             key=lambda each: (
                 -order.index(each.health),
+                at.count(each.site) if scale.spread else 0,
                 each.price_usd_h,
                 at.count(each.site),
                 left.index(each),

@@ -92,6 +92,8 @@ class ServiceFile(JobFile, frozen=True, forbid_unknown_fields=True, kw_only=True
         name="drain", default=Scale().drain_s
     )
     """So long a replica that is no longer wanted may finish what it works on. Left out: 30s."""
+    spread: Literal["sites"] | None = None
+    """`sites`: no site has more than half of the replicas, rounded up, so that the loss of one leaves the others. A replica waits for room at another site, unless no other one that is open could take it. Left out: where the plan finds best."""
     resend: Literal["safe", "all"] = "safe"
     """Which requests are sent to another replica when theirs was lost before it answered: those that change nothing (`GET`, `HEAD`, `OPTIONS`), or `all`, where the same request may come twice."""
 
@@ -171,11 +173,18 @@ def _scale(file: ServiceFile) -> Scale:
         raise Invalid(
             f"is less than min, {asked.least}", field="$.replicas.max", remedy=f"write at least {asked.least}"
         )
+    if file.spread and most == 1:
+        raise Invalid(
+            "one replica cannot be spread over sites",
+            field="$.spread",
+            remedy="write at least replicas: 2, or leave it out",
+        )
     return Scale(
         least=asked.least,
         most=most,
         surge=file.surge,
         drain_s=file.drain_s,
+        spread=file.spread is not None,
         **msgspec.structs.asdict(file.target),
     )
 

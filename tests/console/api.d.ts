@@ -1930,6 +1930,7 @@ declare namespace Api {
     down_after_s: number;
     surge: number;
     drain_s: number;
+    spread: boolean;
   }
   interface Scope {
     queues: Array<string>;

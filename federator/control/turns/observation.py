@@ -25,6 +25,7 @@ from federator.control.turns.job_outputs import registered
 from federator.control.turns.job_views import JobViews
 from federator.control.turns.occupancy import OVERDUE_S, Holding, Occupancy
 from federator.control.turns.set_aside import SetAside
+from federator.control.turns.spreading import spread_caps
 from federator.control.turns.trust import trusted
 from federator.control.turns.waiting_line import WaitingLine
 from federator.kernel.clock import Clock
@@ -126,7 +127,7 @@ class Observer:
         jobs, pools = self.jobs.seen(only, self.window, now), tuple(self._pools(now))
         read = registered(self._records, (*jobs, imagined) if imagined else jobs)
         rules = (*self._rules.at(jobs, pools), *read)
-        return Snapshot(
+        snapshot = Snapshot(
             taken_at=now,
             incarnation=records.store.incarnation,
             revision=records.revision,
@@ -140,6 +141,8 @@ class Observer:
             burst_paused=flag is not None and flag.on,
             away=tuple(sorted(set(self._away()))),
         )
+        spread = spread_caps(records, snapshot)
+        return replace(snapshot, rules=(*rules, *spread)) if spread else snapshot
 
     def pools(self) -> list[PoolView]:
         """All capacity that exists or boots, as a decision would see it now."""

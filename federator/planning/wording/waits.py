@@ -5,7 +5,7 @@ import math
 from federator.kernel.quantities import format_chance
 from federator.kernel.quantities import format_duration as span
 from federator.model import reasons as r
-from federator.model.rules import CapUnit, Period
+from federator.model.rules import SPREAD, CapUnit, Period
 from federator.planning.wording import gpus, guaranteed, later_deadline, moment, money
 from federator.planning.wording.starts import asked_words, beside, form_words, start_by_words
 from federator.planning.wording.words import Words, phrase, word, words
@@ -119,6 +119,8 @@ def _cap(why: r.CapReached, _now: float) -> Words:
     if why.unit == CapUnit.LICENSES:
         text = f"{why.used:g} of {why.limit:g} licences {why.license} are in use, this needs {why.adds:g} (policy {why.policy})"
         return Words(text, "when work that holds some ends, or with more of them")
+    if why.share == SPREAD:
+        return Words(f"{why.policy} is {SPREAD}, and half of its replicas are there", "room at another site")
     if why.unit in (CapUnit.GPUS, CapUnit.JOBS):
         of = f" ({why.share})" if why.share else ""
         text = f"limit of {why.limit:g} {why.unit} of policy {why.policy}{of}: {why.used:g} in use, this adds {why.adds:g}"

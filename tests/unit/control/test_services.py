@@ -1,8 +1,10 @@
 """Services: as many replicas as the load needs, each a job like any other; a changed file takes the place of the former, and nobody's outage takes one away."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from federator.control.queries.usage_report import UsageSums
 from federator.kernel.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
@@ -254,15 +256,79 @@ async def test_the_share_of_a_site_that_is_lost_moves() -> None:
     await world.add_site("spare", gpus=8)
     world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
     world.sites.pop("lab")
-    for _ in range(15):
-        world.clock.advance(2.0)
-        rows = [each for each in detail(world).replicas if each.health != "waiting"]
-        seen = tuple(SeenReplica(each.job, each.site == "spare") for each in rows)
-        world.core.services.tell(ADA, GatewayReport((SeenLoad("chat", replicas=seen),), "one"))
-        await settle(world)
+    await seen_without(world, "lab")
     assert [(each.site, each.health) for each in active(world)] == [("spare", "ready")] * 2
     weights = {each.job: each.weight for each in tell(world).services[0].replicas}
     assert {weights[each.job] for each in active(world)} == {100}
+
+
+async def seen_without(world: World, lost: str) -> None:
+    """Half a minute in which a gateway finds all replicas ready but those of one site."""
+    for _ in range(15):
+        world.clock.advance(2.0)
+        rows = [each for each in detail(world).replicas if each.health != "waiting"]
+        seen = tuple(SeenReplica(each.job, each.site != lost) for each in rows)
+        world.core.services.tell(ADA, GatewayReport((SeenLoad("chat", replicas=seen),), "one"))
+        await settle(world)
+
+
+def at_sites(world: World) -> dict[str, int]:
+    return dict(Counter(each.site for each in active(world) if each.status == "RUNNING"))
+
+
+async def test_replicas_that_are_spread_leave_no_site_with_more_than_half() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=8)
+    spare = await world.add_site("spare", gpus=2)
+    await apply(world, replicas=2, spread="sites")
+    await settle(world)
+    assert at_sites(world) == {"lab": 1, "spare": 1}
+    await pass_time(world, 4)
+    await apply(world, replicas=6, spread="sites")
+    await settle(world, 2)
+    assert at_sites(world) == {"lab": 3, "spare": 2}, "the sixth waits for room at another site"
+    (waits,) = (job for job in jobs(world) if job.status is JobStatus.PENDING)
+    why = await world.core.views.explain(waits)
+    assert "service chat is spread over sites, and half of its replicas are there" in " ".join(
+        each.text for each in why.sites
+    )
+    spare.pool = replace(spare.pool, nodes=2)
+    spare.report()
+    await settle(world)
+    assert at_sites(world) == {"lab": 3, "spare": 3}
+
+
+async def test_the_share_of_a_lost_site_moves_to_where_half_is_and_back() -> None:
+    world = await make_world()
+    for name in ("lab", "spare"):
+        await world.add_site(name, gpus=8)
+    await apply(world, replicas=4, spread="sites")
+    await settle(world)
+    await pass_time(world, 4)
+    assert at_sites(world) == {"lab": 2, "spare": 2}
+    lost = world.sites.pop("lab")
+    world.core.inventory.closed("lab", world.core.inventory.members["lab"].session)
+    await seen_without(world, "lab")
+    assert at_sites(world) == {"spare": 4}
+    world.sites["lab"] = lost
+    lost.connect()
+    await pass_time(world, 60)
+    await apply(world, replicas=6, spread="sites")
+    await pass_time(world, 60)
+    assert at_sites(world)["lab"] == 2, "new ones go to the site that has come back"
+
+
+async def test_an_update_of_replicas_that_are_spread_leaves_them_spread() -> None:
+    world = await make_world()
+    for name in ("lab", "spare"):
+        await world.add_site(name, gpus=8)
+    await apply(world, replicas=2, spread="sites")
+    await settle(world)
+    await pass_time(world, 4)
+    await apply(world, replicas=2, spread="sites", run="serve --new")
+    await pass_time(world, 80)
+    assert {each.revision for each in active(world)} == {2}
+    assert at_sites(world) == {"lab": 1, "spare": 1}
 
 
 async def test_a_changed_file_takes_the_place_of_the_former_and_back() -> None:
@@ -437,6 +503,7 @@ async def test_there_is_a_limit_on_how_many() -> None:
         ({"ready": {"http": "/x\n"}}, "$.ready.http", "not the path"),
         ({"replica": 3}, "$.replica", "no field"),
         ({"kind": "servise"}, "$.kind", "cannot be"),
+        ({"spread": "sites", "replicas": 1}, "$.spread", "one replica cannot be spread"),
         ({"target": {"p95_latency": "fast"}}, "$.target.p95_latency", ""),
         ({"target": {"gpu_utilisation": 70}, "resources": {}}, "$.target.gpu_utilisation", "has none"),
     ],
