@@ -100,13 +100,6 @@ class SeriesNote(msgspec.Struct, frozen=True):
     text: str
 
 
-class Filling(msgspec.Struct, frozen=True):
-    """In rows of older versions, a run of many tasks of which not all are written yet: from what, and when it was due."""
-
-    file: str
-    due_at: float
-
-
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """A series' record; of one owner there is one of a name. `file` is the job file of its next run, as JSON."""
 
@@ -138,7 +131,6 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the newest run."""
     last: tuple[str, ...] = ()
     """The ids of the newest run's jobs."""
-    filling: Filling | None = None
     paused_by: str = ""
     paused_because: str = ""
     """Of a series that the dispatcher has paused by itself: why."""

@@ -5,7 +5,7 @@ row, so that several may share a transaction and one that is refused leaves noth
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from federator.control.record.holders import Held, holders_of
 from federator.control.record.records import Changes, Records, Spec
 from federator.control.record.rows import ClientKey
 from federator.control.record.shares import Limit, Shares
-from federator.control.submission.expansion import PART, expanded, of_its_own, put_new
+from federator.control.submission.expansion import PART, expanded, put_new
 from federator.control.submission.intake_checks import Claim, check_licenses, check_limits, claim, deadline_at
 from federator.control.submission.sources import FIELD, check_source
 from federator.kernel.errors import ClientIdReused, Invalid, Permanent
@@ -198,14 +198,12 @@ class Acceptance:
         return self._visibility.authority.now
 
     def accept(self, changes: Changes, entry: Entry, asked: Submission) -> Accepted:
-        """Everything but the tasks' own rows. A known client id gives the tasks that its first use did not get to write: mostly none."""
+        """Everything but the tasks' own rows. A known client id gives its first answer, and nothing to write."""
         caller, (request, client_id, body_hash) = entry.caller, asked
         first = self._first_use(caller, client_id, body_hash)
-        if first is not None and self._is_whole(first):
+        if first is not None:
             return Accepted(_submitted(first, repeated=True), ())
         job, array = self._new(changes, entry, request, client_id)
-        if first is not None and array is not None:
-            return Accepted(_submitted(first, repeated=True), _unwritten(self._records, array, first.jobs))
         tasks, rest = expanded(self._records, array, PART) if array is not None else ((job,), None)
         self._event_writer.act(
             changes, f"user:{caller.name}", f"submit {job.name}", job=tasks[0].id, queue=job.queue, owner=job.owner
@@ -303,18 +301,11 @@ class Acceptance:
         return Limit(Held.QUEUED, self.limits.queued_jobs, "limits.queued_jobs", remedy)
 
     def write(self, changes: Changes, accepted: Accepted) -> None:
-        """The tasks' own rows, as many as go into one transaction, and that of what is not expanded."""
-        for task in accepted.tasks[:PART]:
+        """The tasks' own rows, and that of what is not expanded."""
+        for task in accepted.tasks:
             put_new(changes, self._event_writer, task)
         if accepted.array is not None:
             changes.put(accepted.array)
-
-    def part(self, tasks: Sequence[Job]) -> Changes:
-        """The rows of some of the tasks that did not go into the first transaction."""
-        changes = Changes()
-        for task in tasks:
-            put_new(changes, self._event_writer, task)
-        return changes
 
     def _first_use(self, caller: Caller, client_id: str | None, body_hash: str) -> ClientKey | None:
         key = f"{caller.name}/{client_id}"
@@ -326,16 +317,6 @@ class Acceptance:
                 remedy="use a new client id",
             )
         return first
-
-    def _is_whole(self, first: ClientKey) -> bool:
-        """Whether all that it made is on record: what is in the archive is. Older versions wrote an array in parts, and may have stopped in between."""
-        archived = f"{first.owner}/{first.client_id}" not in self._records.client_keys
-        return (
-            archived
-            or bool(first.pipeline)
-            or len(first.jobs) == 1
-            or all(job in self._records.jobs for job in first.jobs)
-        )
 
     def _first_of(self, name: str) -> Job | None:
         """The job of that id, or a task of that array."""
@@ -371,13 +352,6 @@ def keep_spec(records: Records, changes: Changes, job: Job, spec: JobSpec) -> No
         changes.relies_on.append(f"spec/{job.spec_hash}")
     else:
         changes.put(Spec(job.spec_hash, encode_spec(spec)))
-
-
-def _unwritten(records: Records, array: JobArray, ids: Sequence[str]) -> tuple[Job, ...]:
-    """The tasks that are not on record of an array of an older version, whose ids are their own. They join what there is of it."""
-    known = next((records.jobs[name].array for name in ids if name in records.jobs), None) or array.id
-    tasks = (replace(array.task(place), id=name, array=known) for place, name in enumerate(ids))
-    return tuple(of_its_own(records, task) for task in tasks if task.id not in records.jobs)
 
 
 def _submitted(key: ClientKey, *, repeated: bool) -> Submitted:

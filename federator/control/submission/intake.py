@@ -6,13 +6,12 @@ has to happen at sites follows from them.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.holders import OnTheWay
 from federator.control.record.records import Changes, Records
 from federator.control.submission.acceptance import Acceptance, Accepted, Submission
-from federator.control.submission.expansion import PART, Expansion
+from federator.control.submission.expansion import Expansion
 from federator.control.submission.group_commit import GROUP, Asked, GroupCommit
 from federator.control.submission.past_work import PastWork
 from federator.control.submission.series import SeriesService
@@ -81,9 +80,6 @@ class Intake:
                 return changes
 
             await self._records.transact(compute)
-            for start in range(PART, len(accepted[0].tasks), PART):
-                part = accepted[0].tasks[start : start + PART]
-                await self._records.transact(partial(self.acceptance.part, part))
         if accepted[0].array is not None:
             await self.expansion.fill(accepted[0].array.id)
         return accepted[0].answer

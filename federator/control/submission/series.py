@@ -115,7 +115,6 @@ class SeriesService:
             id=former.id if former else self._event_writer.ids.new("ser"),
             runs=former.runs if former else 0,
             last=former.last if former else (),
-            filling=former.filling if former else None,
             name=request.spec.name,
             owner=caller.name,
             queue=job.queue,

@@ -1,7 +1,7 @@
 """The runs of series, submitted when they are due.
 
 A run's job and its series' row are one transaction: whoever leads writes the run with the number that follows, or nothing. So no run comes
-twice, and what was due while nobody led is seen at the next look. What an older version has written of a run of many tasks is completed first.
+twice, and what was due while nobody led is seen at the next look.
 """
 
 import asyncio
@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from federator.control.record.blob_owners import folder_of
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
-from federator.control.submission.acceptance import Acceptance, Accepted, Submission
-from federator.control.submission.expansion import PART
+from federator.control.submission.acceptance import Acceptance, Submission
 from federator.control.submission.intake import Intake
 from federator.control.submission.series import newest_run, running
 from federator.control.submission.series_owners import series_owners
@@ -28,7 +27,7 @@ from federator.model.events import Event
 from federator.model.identity import Token
 from federator.model.jobs import Job, JobSpec
 from federator.model.rules import PolicySet
-from federator.model.series import Filling, Overlap, Series, SeriesStatus, look, submitted
+from federator.model.series import Overlap, Series, SeriesStatus, look, submitted
 from federator.telemetry import METRICS
 from federator.wire.http import JobAction
 from federator.wire.jobfile import JobRequest, read_job
@@ -131,9 +130,8 @@ class SeriesRuns:
 
     async def _tend(self, key: str, series: Series) -> float | None:
         """Submit what is due of it; when it wants to be looked at again."""
-        if series.filling is not None:
-            await self._fill(key, series.filling)
-        await self._use_folder_of(series.file)
+        self._folder = folder_of(series.file)
+        self._folders = await self.acceptance.folders(self._folder)
         await self._records.transact(partial(self.step, key))
         series = self._records.series[key]
         if series.owed_at is not None and series.every.overlap is Overlap.REPLACE:
@@ -180,7 +178,7 @@ class SeriesRuns:
         try:
             self.acceptance.check_right(
                 self._owners.caller(series),
-                _request(series, series.runs + 1, series.file, self.event_writer.clock.now()),
+                _request(series, self.event_writer.clock.now()),
             )
         except FederatorError:
             return False
@@ -212,45 +210,15 @@ class SeriesRuns:
 
     def _submit(self, changes: Changes, series: Series, due_at: float) -> Series:
         """The run that is due, under an id that no other run has."""
-        accepted = self._accept(changes, series, series.runs + 1, series.file, due_at)
+        client_id = f"{series.id}:{series.runs + 1}"
+        asked = Submission(_request(series, due_at), client_id, content_hash(series.file.encode()))
+        if folder_of(series.file) != self._folder:
+            raise Unavailable("its file has just been changed")
+        entry = self.acceptance.entry(self._owners.caller(series), self._folders)
+        accepted = self.acceptance.accept(changes, entry, asked).of_series(series.name, due_at)
         self.acceptance.write(changes, accepted)
         last = (accepted.answer.array,) if accepted.answer.array else accepted.answer.jobs
         return submitted(series, self.event_writer.clock.now(), last)
-
-    def _accept(self, changes: Changes, series: Series, number: int, file: str, due_at: float) -> Accepted:
-        request = _request(series, number, file, due_at)
-        asked = Submission(request, f"{series.id}:{number}", content_hash(file.encode()))
-        if folder_of(file) != self._folder:
-            raise Unavailable("its file has just been changed")
-        entry = self.acceptance.entry(self._owners.caller(series), self._folders)
-        return self.acceptance.accept(changes, entry, asked).of_series(series.name, due_at)
-
-    async def _use_folder_of(self, file: str) -> None:
-        self._folder = folder_of(file)
-        self._folders = await self.acceptance.folders(self._folder)
-
-    async def _fill(self, key: str, filling: Filling) -> None:
-        """Write what is left of a run of many tasks that an older version has begun."""
-        await self._use_folder_of(filling.file)
-        while await self._records.transact(partial(self._next_part, key, filling)):
-            pass
-
-    def _next_part(self, key: str, filling: Filling) -> Changes:
-        """One more transaction of it; nothing once all of it is written."""
-        changes, series = Changes(), self._records.series[key]
-        if series.filling != filling:
-            return changes
-        try:
-            accepted = self._accept(changes, series, series.runs, filling.file, filling.due_at)
-        except Transient:
-            raise
-        except FederatorError as error:
-            text = f"a part of {series.run(series.runs)} was refused: {error.describe()}"
-            changes.put(replace(series.noted(self.event_writer.clock.now(), text), filling=None))
-            return changes
-        self.acceptance.write(changes, accepted)
-        changes.put(replace(series, filling=filling if accepted.tasks[PART:] else None))
-        return changes
 
     async def _end_last(self, series: Series) -> None:
         """Cancel what is left of the newest run: another takes its place once it is gone."""
@@ -261,10 +229,10 @@ class SeriesRuns:
         await self._intake.act(caller, cancel, jobs)
 
 
-def _request(series: Series, number: int, file: str, due_at: float) -> JobRequest:
-    """What a run asks for: its deadline counts from when it is due, and its environment says which run it is."""
-    name = series.run(number)
-    request = read_job({**msgspec.json.decode(file), "name": name}, now=due_at)
+def _request(series: Series, due_at: float) -> JobRequest:
+    """What its next run asks for: the deadline counts from when it is due, and its environment says which run it is."""
+    number = series.runs + 1
+    request = read_job({**msgspec.json.decode(series.file), "name": series.run(number)}, now=due_at)
     told = {
         "FEDERATOR_SERIES": series.name,
         "FEDERATOR_RUN": str(number),

@@ -40,8 +40,8 @@ LATER: dict[type, Path] = {
     Service: Path(__file__).parent / "service-v1.json",
 }
 """Kinds of rows that came after it, each as it was first written."""
-NOT_NEEDED = {"last_seen_at"}
-"""No longer written: it had a default then, and nobody read it."""
+NOT_NEEDED = {"last_seen_at", "filling"}
+"""No longer written: each had a default then, which is what older versions go by."""
 
 
 @pytest.fixture
@@ -74,6 +74,7 @@ def test_rows_of_kinds_that_came_later_are_read_as_they_were_first_written(kind:
     data = path.read_bytes().strip()
     written: dict[str, Any] = msgspec.json.decode(data)
     read: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(msgspec.json.decode(data, type=kind)))
+    written = {name: each for name, each in written.items() if name not in NOT_NEEDED}
     assert _as_far(read, written) == written
     assert not any(read[name] for name in read.keys() - written.keys())
 

@@ -1,9 +1,7 @@
 """From submission to the end, one job at a time: what a person sees of each thing that can happen to it."""
 
 import pytest
-from msgspec.structs import replace
 
-from federator.control.record.records import Changes
 from federator.control.submission.acceptance import Submission
 from federator.kernel.errors import ClientIdReused, Conflict, Invalid
 from federator.model.jobs import JobStatus, TerminalReason
@@ -281,30 +279,6 @@ async def test_a_restart_goes_on_from_the_store(world: World) -> None:
     assert again.job(waiting).status is JobStatus.PENDING
     await again.core.turn.once()
     assert again.job(waiting).status is JobStatus.PENDING, "nothing is placed before the site has reported"
-
-
-async def test_an_array_that_an_older_version_left_half_written_is_completed(world: World) -> None:
-    submitted = await world.submit_all(client_id="c2", array="0-299")
-    records = world.core.records
-    for array in tuple(records.job_arrays):
-        await world.core.intake.expansion.fill(array)
-    (name,) = records.job_arrays
-
-    def as_it_was() -> Changes:
-        """The key of the older version names every task, there is no row of the array, and the last parts are missing."""
-        changes = Changes(deletes=[f"array/{name}", *(f"job/{job}" for job in submitted.jobs[200:])])
-        changes.put(replace(records.client_keys["ada/c2"], jobs=submitted.jobs, tasks=0, array=""))
-        return changes
-
-    await records.transact(as_it_was)
-    again = await world.submit_all(client_id="c2", array="0-299")
-    assert (again.jobs, again.repeated) == (submitted.jobs, True)
-    assert [world.job(job).array_index for job in submitted.jobs] == list(range(300))
-    assert {world.job(job).array for job in submitted.jobs} == {name}
-    assert not records.job_arrays
-    once_more = len(records.jobs)
-    assert (await world.submit_all(client_id="c2", array="0-299")).jobs == submitted.jobs
-    assert len(records.jobs) == once_more
 
 
 async def test_an_error_while_it_is_being_stopped_is_retried_like_any_other(world: World) -> None:

@@ -3,16 +3,12 @@
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from federator.control.queries.job_lists import Wanted
-from federator.control.record.records import Changes
 from federator.control.submission.expansion import PART
 from federator.control.submission.series import running
 from federator.kernel.errors import Conflict, Forbidden, NotFound, TooMany
-from federator.model.arrays import task_id
 from federator.model.jobs import JobStatus
-from federator.model.series import Filling
 from federator.store.memory import MemoryStore
 from tests.support.dispatch import ADA, ADMIN, BOB, SharedClock, make_world
 from tests.unit.control.series_story import (
@@ -325,26 +321,6 @@ async def test_a_run_of_many_tasks_is_completed_by_a_successor() -> None:
     assert sorted(job.array_index or 0 for job in runs(after)) == list(range(tasks))
     assert {(job.series, job.due_at) for job in runs(after)} == {("nightly", MIDNIGHT)}
     assert len({job.array for job in runs(after)}) == 1
-
-
-async def test_a_run_that_an_older_version_left_half_written_is_completed() -> None:
-    store = MemoryStore(SharedClock(at=MIDNIGHT))
-    world = await a_world(store=store)
-    tasks = 2 * PART + 7
-    await again_and_again(world, array=f"0-{tasks - 1}")
-    await world.core.series_runs.look()
-    records, row = world.core.records, series(world)
-    (array,) = row.last
-    ids = tuple(task_id(array, place) for place in range(tasks))
-    key = replace(records.client_keys[f"ada/{row.id}:1"], jobs=ids, tasks=0, array="")
-    await world.put(key, replace(row, last=ids, filling=Filling(row.file, MIDNIGHT)))
-    await records.transact(lambda: Changes(deletes=[f"array/{array}"]))
-    await world.core.series.pause(ADA, series(world))
-    after = await make_world(store=store, clock=world.clock)
-    await after.core.series_runs.look()
-    assert {job.id: job.array_index for job in runs(after)} == dict(zip(ids, range(tasks), strict=True))
-    assert {(job.series, job.due_at, job.array) for job in runs(after)} == {("nightly", MIDNIGHT, array)}
-    assert series(after).filling is None
 
 
 async def test_there_is_a_limit_on_series() -> None:
