@@ -180,9 +180,9 @@ def _completed(given: LocalOfferSettings, path: str) -> LocalOfferSettings:
             "model": row.model,
             "gpu_memory_mib": row.gpu_memory_gib * 1024,
             "gpus": row.gpus,
-            "cpus": float(row.cpus),
-            "memory_mib": row.memory_gib * 1024,
-            "price_usd_h": row.price_usd_h,
+            "cpus": float(row.vcpus),
+            "memory_mib": int(row.memory_gib * 1024),
+            "price_usd_h": row.on_demand_usd_h,
             "spot_price_usd_h": row.spot_usd_h,
         }
     elif given.gpus == 0:
