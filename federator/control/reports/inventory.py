@@ -159,16 +159,16 @@ class Inventory:
         heard = self.members.get(member)
         if heard is None:
             return "not heard since the dispatcher started"
-        if not heard.session and heard.stopped_boot_s is not None:
+        if (silent_s := self.silent_s(member)) is not None and heard.stopped_boot_s is None:
+            return f"not heard for {format_duration(silent_s // 1)}"
+        return "" if heard.session else self._away(heard)
+
+    def _away(self, heard: MemberReport) -> str:
+        """Why a member that was heard is not connected."""
+        if heard.stopped_boot_s is not None:
             return f"its agent was stopped {format_duration((self._clock.boot() - heard.stopped_boot_s) // 1)} ago"
-        age_s = self.age_s(member) or 0.0
-        if self.silent_s(member) is not None:
-            return f"not heard for {format_duration(age_s // 1)}"
-        return (
-            ""
-            if heard.session
-            else f"its agent is not connected, last heard {format_duration(age_s // 1)} ago"
-        )
+        age_s = max(0.0, self._clock.boot() - heard.heard_boot_s)
+        return f"its agent is not connected, last heard {format_duration(age_s // 1)} ago"
 
     def refresh(self) -> None:
         """Let silence count: a member not heard for too long becomes UNREACHABLE."""
@@ -196,11 +196,7 @@ class Inventory:
         if heard is None:
             return self._never_heard(member)
         if heard.status is SiteStatus.UNREACHABLE or not heard.session:
-            age_s = self.age_s(member.id) or 0.0
-            if heard.stopped_boot_s is not None:
-                stopped_s = self._clock.boot() - heard.stopped_boot_s
-                return f"its agent was stopped {format_duration(stopped_s // 1)} ago"
-            return f"its agent is not connected, last heard {format_duration(age_s // 1)} ago"
+            return self._away(heard)
         if heard.report is None:
             return "its agent is connected; waiting for its first report"
         if heard.report.paused:
