@@ -23,6 +23,7 @@ from federator.kernel.quantities import (
     parse_usd,
 )
 from federator.model.arrays import Indices, Run
+from federator.model.identity import PERSON
 from federator.wire.nearest import nearest
 
 T = TypeVar("T")
@@ -126,6 +127,19 @@ def pairs(value: object, path: str, *, limit: int) -> dict[str, str]:
     if len(fields) > limit:
         raise Invalid(f"has {len(fields)} entries; at most {limit} are taken", field=path)
     return {key: _written(entry, f"{path}.{key}") for key, entry in fields.items()}
+
+
+def persons(value: object, path: str, *, limit: int, remedy: str) -> dict[str, str]:
+    """A mapping of words to names of persons."""
+    named = pairs(value, path, limit=limit)
+    for key, person in named.items():
+        if not PERSON.fullmatch(person):
+            raise Invalid(
+                f"{person[:80]!r} is not a name of a user of the federation",
+                field=f"{path}.{key}",
+                remedy=remedy,
+            )
+    return named
 
 
 def _written(value: object, path: str) -> str:

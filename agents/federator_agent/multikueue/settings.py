@@ -1,26 +1,15 @@
 """The `multikueue:` part of a site file: which cluster of a MultiKueue the site stands for."""
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
 
-from federator.kernel.errors import Invalid
-from federator.model.identity import PERSON
 from federator.wire import fields
 
-MAX_NAMESPACES = 1000
-
-
-def _namespaces(value: object, path: str) -> dict[str, str]:
-    namespaces = fields.pairs(value, path, limit=MAX_NAMESPACES)
-    for name, person in namespaces.items():
-        if not PERSON.fullmatch(person):
-            raise Invalid(
-                f"{person[:80]!r} is not a name of a user of the federation",
-                field=f"{path}.{name}",
-                remedy="name the person of the operator's token for that namespace",
-            )
-    return namespaces
+_namespaces = partial(
+    fields.persons, limit=1000, remedy="name the person of the operator's token for that namespace"
+)
 
 
 class MultiKueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
