@@ -31,12 +31,11 @@ from federator_agent.local.ranks import TOLD_FROM_OUTSIDE, LocalRanks
 from federator_agent.local.watchdog import Fence
 from federator_agent.spool import write_durably
 from federator_agent.staging_errors import StagingError, StagingLost
+from federator_agent.work_archives import WorkArchives, keep_newest
 
 SHOW_EVERY_S = 0.25
 SAID_BYTES = 2**24
 """Most of a set-up's output that is kept and shown."""
-KEEP_SETUPS = 50
-"""Set-up trees and work directories that are kept for later placements, each; the least recently used go."""
 log = logging.getLogger("federator_agent.staging")
 
 
@@ -55,15 +54,12 @@ class Staging:
     def __init__(
         self, state_dir: Path, bulk: Bulk, ranks: LocalRanks, confinement: Confinement | None = None
     ) -> None:
-        self._blobs = state_dir / "blobs"
+        self._archives = WorkArchives(state_dir, bulk)
         self._setups = state_dir / "setups"
-        for directory in (self._blobs, self._setups):
-            directory.mkdir(exist_ok=True)
-        self._bulk = bulk
+        self._setups.mkdir(exist_ok=True)
         self._ranks = ranks
         self._confinement = confinement or shared()
         self._running: dict[str, SharedSetup] = {}
-        self._fetching: dict[str, asyncio.Lock] = {}
 
     def clear(self) -> None:
         """At the start of the agent: end set-ups of the life before, whose result nobody would learn; drop what is old."""
@@ -72,9 +68,8 @@ class Staging:
                 traces.kill_all(directory, spare=None)
                 cgroups.clear(cgroups.of(directory))
                 job_folders.remove(directory)
-        for parent in (self._setups, self._blobs):
-            for path in sorted(parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEEP_SETUPS]:
-                job_folders.remove(path) if path.is_dir() else path.unlink()
+        keep_newest(self._setups)
+        self._archives.drop_old()
 
     async def prepare(
         self,
@@ -93,7 +88,8 @@ class Staging:
         work.parent.mkdir(parents=True, exist_ok=True)
         try:
             if spec.setup is not None:
-                await self._fetch(spec)
+                if spec.workdir is not None:
+                    await self._archives.fetch(spec.workdir)
                 setting_up()
                 tree = await self._set_up(spec, spec.setup, log_file, environment, fence, owner)
                 await _copy_tree(tree, work)
@@ -104,23 +100,11 @@ class Staging:
         except OSError as error:
             raise StagingError(Cause.STAGING, f"the work directory cannot be written: {error}") from None
 
-    async def _fetch(self, spec: JobSpec) -> Path | None:
-        """Its work directory's archive, from the dispatcher where it is not here yet."""
-        if spec.workdir is None:
-            return None
-        archive = self._blobs / spec.workdir
-        async with self._fetching.setdefault(spec.workdir, asyncio.Lock()):
-            if not archive.exists():
-                await self._bulk.blob(spec.workdir, archive)
-        archive.touch()
-        return archive
-
     async def _unpack(self, spec: JobSpec, target: Path) -> None:
-        archive = await self._fetch(spec)
-        if archive is None:
+        if spec.workdir is None:
             _make_empty(target)
         else:
-            await asyncio.to_thread(archives.unpack, archive, target)
+            await asyncio.to_thread(archives.unpack, await self._archives.fetch(spec.workdir), target)
 
     async def _set_up(
         self,

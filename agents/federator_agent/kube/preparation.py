@@ -32,6 +32,7 @@ from federator_agent.kube.ranks import Ranks
 from federator_agent.kube.settings import KubeSettings, class_of
 from federator_agent.runtime import Prepared, Surroundings
 from federator_agent.staging_errors import StagingError, StagingLost, StagingRefused
+from federator_agent.work_archives import WorkArchives
 
 IMAGE_PATIENCE_S = 20.0
 """A pull that fails is tried again by the kubelet for so long before it counts as failed: registries have bad moments."""
@@ -58,7 +59,7 @@ class Archives(NamedTuple):
 class Preparation:
     """What happens before the gate."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it joins
         self,
         api: Api,
         pods: Pods,
@@ -67,10 +68,11 @@ class Preparation:
         settings: KubeSettings,
         cluster: NodesAndPods,
         quotas: Quotas,
+        work_archives: WorkArchives,
     ) -> None:
         self._api, self._pods, self._ranks = api, pods, ranks
         self._around, self._settings, self._cluster = around, settings, cluster
-        self._quotas = quotas
+        self._quotas, self._work_archives = quotas, work_archives
         self._making: dict[str, asyncio.Task[list[BaseException]]] = {}
 
     async def prepare(
@@ -101,14 +103,10 @@ class Preparation:
     async def _archive(self, spec: JobSpec) -> Path | None:
         if spec.workdir is None:
             return None
-        archive = self._around.spool.directory / "blobs" / spec.workdir
-        archive.parent.mkdir(exist_ok=True)
         try:
-            if not archive.exists():
-                await self._around.bulk.blob(spec.workdir, archive)
+            return await self._work_archives.fetch(spec.workdir)
         except (Permanent, OSError) as error:
             raise StagingError(Cause.STAGING, f"the work directory cannot be fetched: {error}") from None
-        return archive
 
     async def _inputs(self, record: PlacementRecord, spec: JobSpec) -> Path | None:
         """What it reads of the outputs of other jobs, as one archive for all its ranks."""

@@ -31,6 +31,7 @@ from federator_agent.kube.settings import KubeSettings
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging_errors import StagingRefused
 from federator_agent.usage import Reading, Readings
+from federator_agent.work_archives import WorkArchives
 
 LOOK_PAUSE_S = 0.25
 """Between two looks at what is free, at least: a thousand pods that come at once are one look."""
@@ -55,8 +56,9 @@ class KubeRuntime:
         self.pods = Pods(self._api, settings, around.site, self._cluster, agent)
         self._ranks = Ranks(self._api, self.pods, around)
         self._quotas = Quotas(self._api, settings, lambda home: self._cluster.asked(self.pods.within(home)))
+        self._archives = WorkArchives(around.spool.directory, around.bulk)
         self._preparing = Preparation(
-            self._api, self.pods, self._ranks, around, settings, self._cluster, self._quotas
+            self._api, self.pods, self._ranks, around, settings, self._cluster, self._quotas, self._archives
         )
         self._look = self.pods.nodes_changed
         self._looks = asyncio.Semaphore(LOOKS)
@@ -70,7 +72,8 @@ class KubeRuntime:
         )
 
     def resume(self, records: Sequence[PlacementRecord]) -> None:
-        """Begin to watch, and look for pods that nobody knows any more."""
+        """Begin to watch, and look for pods that nobody knows any more; old archives of work directories go."""
+        self._archives.drop_old()
         spawn = self._around.tasks.spawn
         spawn(self.pods.mirror.run())
         spawn(self.pods.dra.run())

@@ -274,7 +274,9 @@ async def test_no_gang_waits_for_a_resource_that_no_node_publishes(kind: str) ->
     pods: Any = making
     nothing: Any = SimpleNamespace()
     quotas: Any = SimpleNamespace(of=lambda _home: UNBOUNDED)
-    preparing = Preparation(nothing, pods, nothing, around, settings, NodesAndPods(settings, "here"), quotas)
+    preparing = Preparation(
+        nothing, pods, nothing, around, settings, NodesAndPods(settings, "here"), quotas, nothing
+    )
     await preparing.create_pods(record, spec)
     assert len(making.pods) == 2
     notes = [pod["metadata"]["annotations"] for pod in making.pods]

@@ -114,7 +114,9 @@ class World:
         cluster = NodesAndPods(self.settings, "here")
         self.pods = Pods(self.api, self.settings, "here", cluster, "me")  # type: ignore[arg-type]
         nothing: Any = SimpleNamespace()
-        self.preparation = Preparation(self.api, self.pods, nothing, nothing, self.settings, cluster, nothing)  # type: ignore[arg-type]
+        self.preparation = Preparation(
+            self.api, self.pods, nothing, nothing, self.settings, cluster, nothing, nothing
+        )  # type: ignore[arg-type]
 
     def see(self) -> None:
         for each in self.api.pods.values():

@@ -45,7 +45,7 @@ class Pods:
 
 def _preparing(pods: Pods) -> Preparation:
     nothing: Any = SimpleNamespace()
-    return Preparation(nothing, pods, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
+    return Preparation(nothing, pods, nothing, nothing, nothing, nothing, nothing, nothing)  # type: ignore[arg-type]
 
 
 async def _turns() -> None:
@@ -131,7 +131,7 @@ async def test_an_api_server_that_has_just_started_is_asked_again(refusals: int,
         await asyncio.sleep(0)
 
     around: Any = SimpleNamespace(wait=wait, follow=lambda *_: None)
-    preparing = Refusing(around, around, around, around, around, around, around)
+    preparing = Refusing(around, around, around, around, around, around, around, around)
     preparing.refusals = refusals
     record: Any = SimpleNamespace(entry=SimpleNamespace(placement="p"))
     work = preparing.stage_rank(record, 0, Archives(None, None), lambda _: None, ())
