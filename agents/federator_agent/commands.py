@@ -18,6 +18,7 @@ import msgspec
 from federator.kernel import logs, systemd
 from federator.kernel.clock import SystemClock
 from federator.kernel.errors import Conflict, FederatorError, Invalid, Transient, Untrusted
+from federator.kernel.files import write_durably
 from federator.kernel.quantities import format_instant, format_mib
 from federator.kernel.route import Way
 from federator.retry import Backoff
@@ -35,7 +36,7 @@ from federator_agent.local.confinement import Launch, keep_descriptors
 from federator_agent.local.ranks import LocalRanks
 from federator_agent.loop import Agent
 from federator_agent.runtimes import keeping_apart, kind, where_work_is
-from federator_agent.spool import Identity, Spool, write_durably
+from federator_agent.spool import Identity, Spool
 from federator_agent.untraceable import be_untraceable
 
 CA_FILE = "ca.pem"

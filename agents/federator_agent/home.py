@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
-from federator_agent.spool import kept, write_durably
+from federator.kernel.files import write_durably
+from federator_agent.spool import kept
 
 MACHINE_ID = Path("/etc/machine-id")
 _FILE = "home"

@@ -9,7 +9,6 @@ All steps are kept, not just the last: a dispatcher whose store was restored fro
 """
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from federator.kernel.errors import Conflict
+from federator.kernel.files import sync, try_lock, write_durably
 from federator.wire.link import MAX_KEY_STEPS, KeyRequest, KeyStep, key_bytes
 from federator_agent.signing import signed
-from federator_agent.spool import kept, write_durably
+from federator_agent.spool import kept
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -76,10 +76,9 @@ class Keys:
         """Be the only one who changes the key. Raises `Conflict`."""
         lock = os.open(self._directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not try_lock(lock):
+                raise Conflict("the key is just being changed by another process", remedy="wait for it")
             yield
-        except BlockingIOError:
-            raise Conflict("the key is just being changed by another process", remedy="wait for it") from None
         finally:
             os.close(lock)
 
@@ -115,11 +114,7 @@ class Keys:
         """The dispatcher has taken the next key: from now on it is the present one."""
         with contextlib.suppress(FileNotFoundError):
             (self._directory / NEXT).rename(self._directory / KEY)
-        directory = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(self._directory)
 
     def _steps(self) -> list[KeyStep]:
         file = self._directory / STEPS

@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Damaged, Invalid
+from federator.kernel.files import write_durably
 from federator_agent.home import place
-from federator_agent.spool import kept, write_durably
+from federator_agent.spool import kept
 
 FILE = "owner"
 """In the state directory its own mark; in a place outside the mark of whom that belongs to."""

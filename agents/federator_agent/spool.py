@@ -5,7 +5,6 @@ A journal and not a file per record, because one event may change several things
 it is dropped. The journal is rewritten, atomically, when most of it is history.
 """
 
-import fcntl
 import os
 import secrets
 import time
@@ -15,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from federator.kernel.errors import Damaged, Invalid
+from federator.kernel.files import try_lock, write_durably
 from federator.model.jobs import JobSpec
 from federator.wire.jsontext import Reader, read
 from federator_agent import job_folders
@@ -37,26 +37,6 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     member: str
     site: str
     incarnation: str
-
-
-def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file so that a crash leaves the old or the new, whole. Nothing is written through a link that somebody has put there."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def kept(path: Path, kind: type[T]) -> T:
@@ -99,14 +79,12 @@ class Spool:
     def lock(self) -> None:
         """Be the only agent on this directory. Raises `Invalid` when another is."""
         self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._lock):
             raise Invalid(
                 f"another agent is running on {self.directory}",
                 field="$.state_dir",
                 remedy="stop it, or give this one a state_dir of its own",
-            ) from None
+            )
 
     def gang_key(self) -> bytes:
         """What the secrets of gangs are made of; made on first use, and the same in every life of the agent."""
@@ -119,12 +97,9 @@ class Spool:
         """Whether an agent runs on this directory."""
         descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not try_lock(descriptor, shared=True)
         finally:
             os.close(descriptor)
-        return False
 
     def load(self) -> list[Change]:
         """Everything the journal remembers, ready for more; a torn last line is cut off. Raises `Invalid` like `read`."""

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import FederatorError, Permanent
+from federator.kernel.files import write_durably
 from federator.kernel.ids import content_hash
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
@@ -29,7 +30,6 @@ from federator_agent.local import cgroups, traces
 from federator_agent.local.confinement import Confinement, Place, shared
 from federator_agent.local.ranks import TOLD_FROM_OUTSIDE, LocalRanks
 from federator_agent.local.watchdog import Fence
-from federator_agent.spool import write_durably
 from federator_agent.staging_errors import StagingError, StagingLost
 from federator_agent.work_archives import WorkArchives, keep_newest
 

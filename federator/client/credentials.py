@@ -3,7 +3,6 @@
 A refresh token may count once: of several commands that find the token about to expire one refreshes it, and the others wait for its file.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Unauthenticated, Unavailable
+from federator.kernel.files import try_lock
 from federator.wire.jsontext import read
 from federator.wire.sign_in import Credential
 
@@ -109,17 +109,13 @@ class SignIns:
         lock = os.open(self._file(server).with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             until = time.monotonic() + LOCK_S
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > until:
-                        raise Unavailable(
-                            f"another command has been refreshing this sign-in for {LOCK_S:g} s",
-                            remedy="end it, or sign in again: federator login",
-                        ) from None
-                    await asyncio.sleep(PAUSE_S)
+            while not try_lock(lock):
+                if time.monotonic() > until:
+                    raise Unavailable(
+                        f"another command has been refreshing this sign-in for {LOCK_S:g} s",
+                        remedy="end it, or sign in again: federator login",
+                    )
+                await asyncio.sleep(PAUSE_S)
             yield
         finally:
             os.close(lock)

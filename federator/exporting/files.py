@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from federator.kernel.errors import Unavailable
+from federator.kernel.files import sync
 
 LOOK_BACK = 64 * 1024
 
@@ -41,7 +42,7 @@ class FileTarget:
         finally:
             os.close(descriptor)
         if is_new:
-            _sync_folder(self._path.parent)
+            sync(self._path.parent)
 
 
 def _whole(descriptor: int) -> int:
@@ -54,11 +55,3 @@ def _whole(descriptor: int) -> int:
             return start + found + 1
         end = start
     return 0
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

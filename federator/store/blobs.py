@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from federator.kernel.errors import Damaged, Invalid, TooLarge
+from federator.kernel.files import sync
 from federator.kernel.ids import content_hash
 from federator.ports import Usage
 from federator.store.drafts import FileDraft, MemoryDraft, explained
@@ -319,8 +320,8 @@ class FileBlobs:
 
     def _sync(self, path: Path) -> None:
         """Also when it was there: whoever put it may have been stopped before this."""
-        _sync_folder(path.parent)
-        _sync_folder(self._objects)
+        sync(path.parent)
+        sync(self._objects)
 
     def _path(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest
@@ -368,11 +369,3 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> int:
     while written < len(data):
         written += os.pwrite(descriptor, data[written:], offset + written)
     return written
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

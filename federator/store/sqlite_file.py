@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from federator.kernel.errors import Damaged, FederatorError, Permanent, Unavailable
+from federator.kernel.files import sync
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x46454431
@@ -135,24 +136,16 @@ def put_in_place(path: Path, new: Path, aside: str) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     mark = half_replaced(path)
     mark.touch(mode=0o600)
-    _sync(mark)
-    _sync(path.parent)
+    sync(mark)
+    sync(path.parent)
     # The log of the old file must never meet the new one: it goes first.
     for ending in ("-wal", "-shm", ""):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(f"{path.name}{ending}").rename(path.with_name(f"{path.name}.{aside}{ending}"))
     new.rename(path)
-    _sync(path.parent)
+    sync(path.parent)
     mark.unlink()
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)
 
 
 def _refuse_half(path: Path) -> None:

@@ -21,12 +21,12 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Damaged, NotFound, Unavailable
+from federator.kernel.files import write_durably
 from federator.kernel.quantities import format_bytes
 from federator.wire.jsontext import read
 from federator_agent import archives, job_folders
 from federator_agent.data.patience import fetch_patiently, patiently, until_it_may_move
 from federator_agent.data.sources import Sources
-from federator_agent.spool import write_durably
 
 _POINTER = re.compile(r"latest-(\d{6,12})-(\d{1,6})\.json")
 _ARCHIVE = re.compile(r"\d{6,12}-\d{6,12}-\d{1,6}\.tar\.gz")

@@ -8,7 +8,6 @@ Several processes may share one directory, as the pods of a node do: whoever fet
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from federator.kernel.errors import FederatorError, Invalid, Permanent
+from federator.kernel.files import try_lock
 from federator.kernel.ids import content_hash
 from federator.kernel.quantities import format_bytes
 from federator.wire.inputs import name_of
@@ -247,7 +247,7 @@ class Inputs:
         if path.name.startswith(".gone-"):
             return False
         with self._lock(path.name.removeprefix(".")).open("ab") as file:
-            return not _taken(file.fileno())
+            return not try_lock(file.fileno())
 
 
 class TransferProgress:
@@ -273,18 +273,9 @@ class TransferProgress:
 async def _locked(path: Path) -> AsyncIterator[None]:
     """Hold a lock that is a file's, against all others in this process and in others."""
     with path.open("ab") as file:
-        while not _taken(file.fileno()):  # noqa: ASYNC110 - the other may be another process
+        while not try_lock(file.fileno()):  # noqa: ASYNC110 - the other may be another process
             await asyncio.sleep(LOOK_AGAIN_S)
         yield
-
-
-def _taken(file: int) -> bool:
-    """Whether the lock was free; it is ours then, until the file is closed."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _key(uri: str, items: list[Item]) -> str:

@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.clock import SystemClock
+from federator.kernel.files import write_durably
 from federator_agent import job_folders
 from federator_agent.data.carrier import Carrier, Folders, Load
 from federator_agent.link_limits import Bulk, LinkLimits
 from federator_agent.link_use import LinkUse
-from federator_agent.spool import write_durably
 from federator_agent.staging_errors import StagingError
 
 FOLDER = "/federator"

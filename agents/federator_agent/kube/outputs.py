@@ -13,12 +13,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from federator.kernel.errors import TooLarge, Unavailable
+from federator.kernel.files import write_durably
 from federator.kernel.globs import matching
 from federator.kernel.quantities import format_bytes
 from federator.kernel.tars import MAX_BYTES, members
 from federator.kube.api import Api
 from federator_agent.kube import commands
-from federator_agent.spool import write_durably
 
 
 async def fetch(api: Api, pod_path: str, uid: str, patterns: Sequence[str], archive: Path) -> None:

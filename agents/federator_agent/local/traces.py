@@ -6,7 +6,6 @@ the group of its session leader is signalled besides.
 """
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from federator.kernel.files import try_lock
 from federator_agent.local import cgroups
 
 MARK = "FEDERATOR_RANK_DIR"
@@ -73,9 +73,7 @@ def take_lock(directory: Path) -> int | None:
     """The rank's lock as a descriptor; None while a shim has it."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(descriptor):
         os.close(descriptor)
         return None
     return descriptor

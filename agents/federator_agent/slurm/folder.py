@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from federator.kernel.files import write_durably
 from federator_agent import job_folders, safe_open
 from federator_agent.slurm.script import RANK_SCRIPT
-from federator_agent.spool import kept, write_durably
+from federator_agent.spool import kept
 
 MOST_OF_A_MARK = 4096
 """Bytes."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.kernel.files import write_durably
 from federator.model.jobs import JobSpec
 from federator.model.placements import Cause
 from federator.retry import retried
@@ -35,7 +36,6 @@ from federator_agent.slurm.folder import Folder
 from federator_agent.slurm.rank_watch import RankWatch
 from federator_agent.slurm.script import command_script, container_script, shards_per_node
 from federator_agent.slurm.settings import SlurmSettings
-from federator_agent.spool import write_durably
 from federator_agent.staging import Staging, free_port
 from federator_agent.staging_errors import StagingError
 from federator_agent.usage import Readings

@@ -1,6 +1,5 @@
 """The dispatcher's own key, and what it has signed last: both beside the store, so that whoever changes the store cannot sign it."""
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -8,6 +7,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from federator.control.record.journal import Journal
+from federator.kernel.files import write_durably
 from federator.model.ledger import Head
 
 KEY_FILE = "ledger.key"
@@ -50,7 +50,7 @@ class Signer:
         """Remember what was signed last. Blocks on disk."""
         self.last = head
         if self._folder is not None:
-            _write(self._folder / HEAD_FILE, msgspec.json.encode(head))
+            write_durably(self._folder / HEAD_FILE, msgspec.json.encode(head))
 
 
 def is_signed(key: str, signature: str, message: bytes) -> bool:
@@ -65,7 +65,7 @@ def is_signed(key: str, signature: str, message: bytes) -> bool:
 def _key_in(folder: Path) -> Ed25519PrivateKey:
     path = folder / KEY_FILE
     if not path.exists():
-        _write(path, Ed25519PrivateKey.generate().private_bytes_raw().hex().encode())
+        write_durably(path, Ed25519PrivateKey.generate().private_bytes_raw().hex().encode())
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text().strip()))
 
 
@@ -74,14 +74,3 @@ def _head_in(path: Path) -> Head | None:
         return msgspec.json.decode(path.read_bytes(), type=Head)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
-
-
-def _write(path: Path, data: bytes) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    draft.rename(path)

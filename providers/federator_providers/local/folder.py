@@ -5,13 +5,13 @@ is on is told by a file lock that the kernel drops with the machine's last proce
 """
 
 import contextlib
-import fcntl
 import os
 import tempfile
 from pathlib import Path
 
 import msgspec
 
+from federator.kernel.files import sync, try_lock, write_durably
 from federator.model.capacity import LaunchRequest, Offer
 
 TAG = "FEDERATOR_INSTANCE_DIR"
@@ -66,7 +66,7 @@ class InstanceFolder:
         write_durably(folder.record_file, msgspec.json.encode(record))
         write_durably(folder.user_data_file, request.user_data.encode())
         draft.rename(state_dir / record.name)
-        _sync(state_dir)
+        sync(state_dir)
 
     def record(self) -> LaunchRecord:
         """What was asked for."""
@@ -117,29 +117,3 @@ class InstanceFolder:
                 else:
                     child.rmdir()
         self.path.rmdir()
-
-
-def try_lock(file: int, *, shared: bool = False) -> bool:
-    """Take a file lock if it is free."""
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """A file for this user's eyes only, on disk when this returns."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -21,7 +21,8 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from federator_providers.local.folder import InstanceFolder, LaunchRecord, try_lock
+from federator.kernel.files import try_lock
+from federator_providers.local.folder import InstanceFolder, LaunchRecord
 from federator_providers.local.processes import become_subreaper, kill_descendants, reap
 
 TICK_S = 0.25

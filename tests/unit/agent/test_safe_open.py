@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from federator.kernel.files import write_durably
 from federator_agent.safe_open import opened, read
-from federator_agent.spool import write_durably
 
 
 @pytest.fixture

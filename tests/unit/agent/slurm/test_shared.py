@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from federator.kernel.clock import SystemClock
+from federator.kernel.files import write_durably
 from federator.model.jobs import JobSpec, Resources
 from federator_agent.core import events as ev
 from federator_agent.core.lent_capacity import Slot
@@ -26,7 +27,7 @@ from federator_agent.slurm.output import Job
 from federator_agent.slurm.queue import QueueSnapshot
 from federator_agent.slurm.runtime import SlurmRuntime
 from federator_agent.slurm.settings import Account, SlurmSettings
-from federator_agent.spool import Spool, write_durably
+from federator_agent.spool import Spool
 from federator_agent.staging_errors import StagingRefused
 from tests.support.waiting import until
 from tests.unit.agent.worlds import entry
