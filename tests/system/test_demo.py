@@ -1,7 +1,5 @@
 """The demonstration, as `make demo` runs it: real processes, one kill -9, and money that is spent for a cause or not at all."""
 
-import csv
-import gzip
 import re
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from federator.model.snapshot import Problem
 from federator.planning.plans.greedy import plan_greedily
 from federator.planning.scheduling.forecast import home_forecast_of
 from tests.bench.measuring import child
-from tests.support.demo_runs import Run, federator, run_demo
+from tests.support.demo_runs import Run, federator
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
@@ -120,25 +118,6 @@ def test_what_is_left_up_can_be_used_and_stopped(kept: Run) -> None:
     assert not kept.folder.exists()
 
 
-def test_a_trace_runs_on_ten_sites(tmp_path: Path) -> None:
-    _write_trace(tmp_path)
-    run = run_demo(tmp_path, "--trace", str(tmp_path / "trace.csv.gz"), "--jobs", "20", "--speedup", "600")
-    assert run.code == 0, run.output
-    assert (run.result["jobs"], run.result["done"], run.result["lost"]) == (20, 20, [])
-    told = [line for line in run.output.splitlines() if "-> SUCCEEDED at" in line]
-    in_time = [line for line in told if line.endswith(", in time")]
-    late = [line for line in told if line.endswith(", too late")]
-    assert len(in_time) + len(late) == len(told) == 20, "each has a deadline"
-    assert run.result["met"] == len(in_time), "how many depends on how long this machine takes to start them"
-    assert len(run.result["sites"]) == 10
-    assert sum(site["jobs"] for site in run.result["sites"]) == 20
-    worked_h = sum(site["gpu_hours"] for site in run.result["sites"])
-    gpus = [1 + number % 4 for number in range(20)]
-    most_h = run.result["took_s"] * run.result["speedup"] / 3600
-    assert sum(gpus) <= worked_h + 0.1 <= sum(gpus) * most_h, "an hour each, and no longer than the run"
-    assert Processes(run.folder).living() == {}
-
-
 async def test_a_dispatcher_starts_its_solver_before_the_first_job(tmp_path: Path) -> None:
     """Its imports take a second, and many on a slow machine: whoever submits first would wait for them."""
     federation = DemoFederation(tmp_path, 1.0)
@@ -158,15 +137,3 @@ def _exports(output: str) -> tuple[str, str]:
 
 def _without_offers(problem: Problem) -> Problem:
     return msgspec.structs.replace(problem, snapshot=msgspec.structs.replace(problem.snapshot, offers=()))
-
-
-def _write_trace(folder: Path) -> None:
-    """Twenty-five jobs of an hour on one to four GPUs, submitted one a minute, the last ones first."""
-    names = [f"itp{number:02}" for number in range(1, 11)]
-    with (folder / "itp10_sites_x0.2.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [("cluster", "sim_gpus", "gpus_per_node"), *((name, 16, 8) for name in names)]
-        )
-    rows = [(names[n % 10], f"{n:02}", 60 * n, 3600, 1 + n % 4) for n in range(25)]
-    with gzip.open(folder / "trace.csv.gz", "wt", newline="") as file:
-        csv.writer(file).writerows([("cluster", "job", "submit_s", "duration_s", "num_gpu"), *reversed(rows)])

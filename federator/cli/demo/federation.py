@@ -1,7 +1,6 @@
 """A whole federation in one folder: a dispatcher, a site file and an agent per site, and a provider, all real processes.
 
-The demonstration and the trace runner both stand on it. Times in the settings are written in real seconds and multiplied by the speed of
-the clock, so that the machinery keeps its pace however fast the world's time runs.
+Times in the settings are written in real seconds and multiplied by the speed of the clock, so that the machinery keeps its pace however fast the world's time runs.
 """
 
 import asyncio

@@ -16,7 +16,6 @@ from federator.cli.demo.report import heading, next_steps, own_command, show_che
 from federator.cli.demo.result import Check, write_result
 from federator.cli.demo.screen import open_screen
 from federator.cli.demo.story import SPEED, StoryResult, play
-from federator.cli.demo.trace import read_plan, replay
 from federator.cli.demo.world import DemoWorld, load_world, tightened, without_deadlines
 from federator.cli.exit_codes import FAILED, OK
 from federator.cli.explain import drawn
@@ -46,15 +45,6 @@ def demonstrate(
         world = without_deadlines(world)
     place = _make_folder(state_dir)
     return _interruptibly(place, _demonstrate(place, world, json, keep=keep), keep=keep)
-
-
-def trace(
-    file: Path, *, sites: Path | None, jobs: int, speedup: float, state_dir: Path | None, json: Path | None
-) -> int:
-    """Jobs of a real trace; the exit code."""
-    plan = read_plan(file, sites, jobs, speedup)
-    place = _make_folder(state_dir)
-    return _interruptibly(place, replay(place.folder, plan, json), keep=False)
 
 
 def stop(folder: Path) -> int:

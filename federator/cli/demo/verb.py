@@ -16,10 +16,6 @@ def demo(
     stop: Path | None = None,
     state_dir: Path | None = None,
     json: Path | None = None,
-    trace: Path | None = None,
-    jobs: int = 40,
-    speedup: float = 3600.0,
-    sites: Path | None = None,
 ) -> int:
     """Run a whole federation on this machine: submit, plan, burst, survive a kill -9, finish.
 
@@ -39,22 +35,12 @@ def demo(
         Folder to work in, new or empty, which stays; else a temporary one.
     json:
         Write what was found to this file.
-    trace:
-        Run the jobs of a real trace instead: a CSV with cluster, job, submit_s, duration_s and num_gpu, or another that federator simulate takes.
-    jobs:
-        How many of the trace's jobs, the earliest by submit time.
-    speedup:
-        How much faster than life the trace runs.
-    sites:
-        The trace's clusters: a CSV with cluster, sim_gpus and gpus_per_node; else itp10_sites_x0.2.csv beside the trace.
     """
     from federator.cli.demo import runs
 
     if stop is not None:
         return runs.stop(stop)
     ready_planner()
-    if trace is not None:
-        return runs.trace(trace, sites=sites, jobs=jobs, speedup=speedup, state_dir=state_dir, json=json)
     return runs.demonstrate(
         no_deadlines=no_deadlines, tighten=tighten, keep=keep, state_dir=state_dir, json=json
     )
