@@ -1,4 +1,4 @@
-"""Batch scripts of Slurm and LSF: their `#SBATCH` and `#BSUB` lines as a job file, and a note for each that has no place in one.
+"""Batch scripts of Slurm: their `#SBATCH` lines as a job file, and a note for each that has no place in one.
 
 What cannot be carried over is said and left out, because a script that is refused for its mail address helps nobody.
 """
@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
@@ -24,23 +25,21 @@ from federator.kernel.quantities import format_duration
 from federator.wire.yamltext import Document
 
 SHELLS = ("sh", "bash", "zsh", "ksh", "dash")
-LAUNCHERS = frozenset({"srun", "mpirun", "jsrun", "blaunch"})
+LAUNCHERS = frozenset({"srun", "mpirun"})
 MOST_LINES = 10_000
+OPTIONS = "#SBATCH"
+"""What a line with options begins with."""
 SAME_AS = {
     "SLURM_ARRAY_TASK_ID": "FEDERATOR_ARRAY_INDEX",
-    "LSB_JOBINDEX": "FEDERATOR_ARRAY_INDEX",
     "SLURM_JOB_ID": "FEDERATOR_JOB_ID",
     "SLURM_JOBID": "FEDERATOR_JOB_ID",
-    "LSB_JOBID": "FEDERATOR_JOB_ID",
     "SLURM_JOB_NAME": "FEDERATOR_JOB_NAME",
-    "LSB_JOBNAME": "FEDERATOR_JOB_NAME",
     "SLURM_JOB_NUM_NODES": "FEDERATOR_NUM_NODES",
     "SLURM_NNODES": "FEDERATOR_NUM_NODES",
     "SLURM_NODEID": "FEDERATOR_NODE_RANK",
     "SLURM_PROCID": "FEDERATOR_NODE_RANK",
     "SLURM_GPUS_ON_NODE": "FEDERATOR_GPUS_PER_NODE",
     "SLURM_SUBMIT_DIR": "PWD",
-    "LS_SUBCWD": "PWD",
 }
 """Variables that scripts read, and what a job has instead. A script is given those that it names."""
 SHORT = {
@@ -112,12 +111,12 @@ def read_script(path: Path, text: str) -> tuple[Document, list[str]]:
     for number, line in enumerate(lines, 1):
         job.line = number
         words = line.split(maxsplit=1)
-        if words and words[0] in READERS:
+        if words and words[0] == OPTIONS:
             if begun:
-                job.note(f"{words[0]} after the first command counts for nothing")
+                job.note(f"{OPTIONS} after the first command counts for nothing")
             elif len(words) > 1:
-                _read(job, READERS[words[0]], words[1])
-        if not (words and words[0] in READERS) and not (number == 1 and line.startswith("#!")):
+                _mended(job, partial(_sbatch, job, words[1]))
+        elif number > 1 or not line.startswith("#!"):
             kept.append(line)
         begun = begun or bool(words and not words[0].startswith("#"))
     job.line = 0
@@ -130,10 +129,6 @@ def read_script(path: Path, text: str) -> tuple[Document, list[str]]:
         job.document["workdir"] = "."
         job.notes.append(f"the script's folder goes along, because the script names {named}")
     return Document(_in_order(job.document), {"$": 1, **job.lines}), job.notes
-
-
-def _read(job: _Job, reader: "Callable[[_Job, list[str]], None]", rest: str) -> None:
-    _mended(job, lambda: reader(job, _words(rest)))
 
 
 def _words(rest: str) -> list[str]:
@@ -150,7 +145,8 @@ def _mended(job: _Job, read: Callable[[], None]) -> None:
         raise Invalid(f"{where}{error}", field="$", remedy="correct the line, or remove it") from None
 
 
-def _sbatch(job: _Job, words: list[str]) -> None:
+def _sbatch(job: _Job, rest: str) -> None:
+    words = _words(rest)
     while words:
         word = words.pop(0)
         if word.startswith("--"):
@@ -244,76 +240,6 @@ SIZES = (
     "mem-per-gpu", "cpus-per-gpu",
 )  # fmt: skip
 """They are read together, because a node's share follows from several."""
-
-
-def _bsub(job: _Job, words: list[str]) -> None:
-    while words:
-        name = words.pop(0)
-        if name in ("-x", "-H", "-r", "-rn", "-B", "-N", "-K", "-I"):
-            job.note(f"{name} is left out")
-            continue
-        value = words.pop(0) if words else ""
-        put = BSUB.get(name)
-        if put is not None:
-            put(job, value)
-        else:
-            job.note(f"{name} is left out" + (f": {BSUB_LEFT_OUT[name]}" if name in BSUB_LEFT_OUT else ""))
-
-
-def _bsub_name(job: _Job, value: str) -> None:
-    name, bracket, rest = value.partition("[")
-    _name(job, name)
-    if bracket:
-        indices, _, most = rest.partition("]")
-        job.put("array", indices + most)
-
-
-def _bsub_time(job: _Job, value: str) -> None:
-    hours, colon, minutes = value.split("/", maxsplit=1)[0].rpartition(":")
-    at_most_s = 60 * (60 * whole(hours, "-W") + whole(minutes, "-W")) if colon else 60 * whole(minutes, "-W")
-    job.put("max_duration", format_duration(at_most_s))
-
-
-def _bsub_gpus(job: _Job, value: str) -> None:
-    given = dict(part.split("=", 1) for part in value.split(":") if "=" in part)
-    model = given.get("gmodel", "")
-    job.asked["gpus-per-node"] = f"{model}:{given.get('num', '1')}" if model else given.get("num", "1")
-
-
-def _bsub_after(job: _Job, value: str) -> None:
-    found = re.fullmatch(r"(done|ended|exit|post_done)\(([^()]+)\)", value.strip())
-    if found is None:
-        job.note(f"-w {value!r} is left out: write after in a job file")
-        return
-    how = {"done": "ok", "post_done": "ok", "ended": "any", "exit": "failed"}[found[1]]
-    job.put("after", {how: [found[2].strip("\"' ")]})
-
-
-def _ask(name: str) -> Callable[[_Job, str], None]:
-    return lambda job, value: job.asked.update({name: value})
-
-
-BSUB: Mapping[str, Callable[[_Job, str], None]] = {
-    "-J": _bsub_name,
-    "-W": _bsub_time,
-    "-gpu": _bsub_gpus,
-    "-w": _bsub_after,
-    "-cwd": lambda job, value: job.put("workdir", value),
-    "-n": _ask("cpus-per-task"),
-    "-M": lambda job, value: job.asked.update({"mem": value if value[-1:].isalpha() else f"{value}K"}),
-}
-BSUB_LEFT_OUT = {
-    "-q": LEFT_OUT["partition"],
-    "-P": LEFT_OUT["account"],
-    "-o": LEFT_OUT["output"],
-    "-e": LEFT_OUT["output"],
-    "-oo": LEFT_OUT["output"],
-    "-eo": LEFT_OUT["output"],
-    "-R": "write --cpus, --memory and --gpus",
-    "-m": LEFT_OUT["nodelist"],
-    "-env": LEFT_OUT["export"],
-}
-READERS: Mapping[str, Callable[[_Job, list[str]], None]] = {"#SBATCH": _sbatch, "#BSUB": _bsub}
 
 
 def _size(job: _Job) -> None:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 Read = Callable[..., JobRequest | ServiceRequest]
 """Of a decoded file, with the time as `now`."""
 LINES = (".ndjson", ".jsonl")
-SCRIPTS = (".sbatch", ".slurm", ".bsub", ".lsf")
+SCRIPTS = (".sbatch", ".slurm")
 PLACEHOLDER = BLOB_PREFIX + "0" * 64
 
 

@@ -90,7 +90,7 @@ def submit(
 ) -> int:
     """Submit the jobs of a file, and print their ids.
 
-    A file is YAML with one job per document or with the `steps` of a pipeline, NDJSON with one job per line, or a batch script with `#SBATCH` or `#BSUB` lines. A `workdir` in it is
+    A file is YAML with one job per document or with the `steps` of a pipeline, NDJSON with one job per line, or a batch script with `#SBATCH` lines. A `workdir` in it is
     taken relative to the file, packed (what .gitignore and .federatorignore exclude stays behind) and uploaded if the dispatcher does not have
     it yet. Options go before what the file says.
 

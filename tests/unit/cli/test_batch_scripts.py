@@ -1,4 +1,4 @@
-"""Batch scripts of Slurm and LSF come to job files, and what has no place there is said."""
+"""Batch scripts of Slurm come to job files, and what has no place there is said."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,23 +67,6 @@ def test_an_sbatch_line_comes_to_fields_of_a_job_file(line: str, fields: dict[st
     assert found == {"name": "train", **fields}
 
 
-BSUB: list[tuple[str, dict[str, object]]] = [
-    ('-J "sweep[1-10]%4"', {"name": "sweep", "array": "1-10%4"}),
-    ("-W 2:30", {"max_duration": "2h30m"}),
-    ("-W 45/host1", {"max_duration": "45m"}),
-    ('-gpu "num=2:gmodel=A100:mode=exclusive_process" -n 8', {"resources": {"gpus": "A100:2", "cpus": 8}}),
-    ('-w "done(prepare)"', {"after": {"ok": ["prepare"]}}),
-    ('-w "exit(train)"', {"after": {"failed": ["train"]}}),
-    ("-M 32GB", {"resources": {"memory": "32GiB"}}),
-]
-
-
-@pytest.mark.parametrize(("line", "fields"), BSUB, ids=[line for line, _ in BSUB])
-def test_a_bsub_line_comes_to_fields_of_a_job_file(line: str, fields: dict[str, object]) -> None:
-    found, _ = job_of(f"#BSUB {line}")
-    assert found == {"name": "train", **fields}
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -94,9 +77,6 @@ def test_a_bsub_line_comes_to_fields_of_a_job_file(line: str, fields: dict[str, 
         ("#SBATCH -d singleton", "--dependency singleton is left out"),
         ("#SBATCH -N 2", "on every node, not on the first alone"),
         ("#SBATCH --ntasks=4", "once per node, not 4 times"),
-        ("#BSUB -q gpu", "-q is left out"),
-        ("#BSUB -R rusage[mem=4]", "-R is left out: write --cpus"),
-        ('#BSUB -w "done(a) && done(b)"', "is left out: write after in a job file"),
         ("srun python train.py", "starts its work with srun"),
         ("module load cuda", "loads modules"),
         ("ls\n#SBATCH -N 2", "line 3: #SBATCH after the first command counts for nothing"),
@@ -114,7 +94,6 @@ def test_what_has_no_place_in_a_job_file_is_said(line: str, said: str) -> None:
         ("#SBATCH --mem=much", "'much' is not an amount of memory"),
         ("#SBATCH -N 3 --gpus=4", "4 GPUs are not as many on each of 3 nodes"),
         ('#SBATCH --job-name="open', "line 2: No closing quotation"),
-        ("#BSUB -W long", "-W 'long' is not a whole number"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_told_with_its_line(line: str, said: str) -> None:
