@@ -114,9 +114,10 @@ class World:
         cluster = NodesAndPods(self.settings, "here")
         self.pods = Pods(self.api, self.settings, "here", cluster, "me")  # type: ignore[arg-type]
         nothing: Any = SimpleNamespace()
+        api: Any = self.api
         self.preparation = Preparation(
-            self.api, self.pods, nothing, nothing, self.settings, cluster, nothing, nothing
-        )  # type: ignore[arg-type]
+            api, self.pods, nothing, nothing, self.settings, cluster, nothing, nothing
+        )
 
     def see(self) -> None:
         for each in self.api.pods.values():
