@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from federator.kernel.ids import content_hash
+from federator.model.jobs import InputFrom
 from federator.model.placements import Cause, PlacementStatus
+from federator.wire.link import OutputArchive
 from federator_agent.local import traces
 from tests.integration.agent.conftest import AgentProcess, entry
 from tests.integration.agent.fake_dispatcher import FakeDispatcher
@@ -115,6 +118,23 @@ async def test_outputs_are_there_before_the_job_is_over(
     with tarfile.open(fileobj=io.BytesIO(dispatcher.outputs["p1"])) as tar:
         assert sorted(tar.getnames()) == ["results/a", "results/deep/b"]
     assert (await dispatcher.ended("p1")).status is PlacementStatus.SUCCEEDED
+
+
+async def test_outputs_that_were_made_here_are_not_fetched_for_who_reads_them_here(
+    dispatcher: FakeDispatcher, agent: AgentProcess
+) -> None:
+    """This dispatcher has no archive to give."""
+    making = dispatcher.spec(run="head -c 1010000 /dev/urandom >model", outputs=("model",))
+    await dispatcher.want(entry("p1", making))
+    await dispatcher.ended("p1")
+    made = dispatcher.outputs["p1"]
+    dispatcher.outputs_of_others = ((OutputArchive("job-1", "train", content_hash(made), len(made)),),)
+    reading = dispatcher.spec(
+        run="wc -c <$FEDERATOR_INPUTS_DIR/train/model", inputs_from=(InputFrom("job-1", "train"),)
+    )
+    await dispatcher.want(entry("p2", reading))
+    assert (await dispatcher.ended("p2")).status is PlacementStatus.SUCCEEDED
+    assert "1010000\n" in dispatcher.log("p2")
 
 
 async def test_archives_that_lead_outside_are_refused(
