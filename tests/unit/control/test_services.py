@@ -21,7 +21,7 @@ from federator.wire.services import (
     SeenReplica,
     ServiceDetail,
 )
-from tests.support.dispatch import ADA, ADMIN, BOB, World, make_world
+from tests.support.dispatch import ADA, ADMIN, BOB, World, make_world, renting
 from tests.unit.control.series_story import ledger
 
 FILE: dict[str, Any] = {
@@ -329,6 +329,78 @@ async def test_an_update_of_replicas_that_are_spread_leaves_them_spread() -> Non
     await pass_time(world, 80)
     assert {each.revision for each in active(world)} == {2}
     assert at_sites(world) == {"lab": 1, "spare": 1}
+
+
+GUARANTEED = """
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: serving}
+spec: {guaranteed: {gpus: 6}, reclaim_within: 1m}
+---
+apiVersion: federator/v1
+kind: Queue
+metadata: {name: default}
+spec: {}
+"""
+
+
+QUICK = {"requests_per_replica": 4, "down_after": "20s"}
+
+
+def batch_running(world: World) -> int:
+    return sum(
+        job.status is JobStatus.RUNNING for job in world.core.records.jobs.values() if job.name == "train"
+    )
+
+
+async def test_batch_gives_back_by_guarantee_what_the_night_has_left_it() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=8)
+    await world.policies(GUARANTEED)
+    await apply(world, queue="serving", replicas={"min": 1, "max": 6}, target=QUICK)
+    for _ in range(8):
+        await world.submit(name="train", resources={"gpus": 1}, estimate="40h", checkpoint={"grace": "10s"})
+    for load, seconds, replicas, batch in ((1, 10, 1, 7), (24, 80, 6, 2), (1, 60, 1, 7)):
+        await pass_time(world, seconds, at_once=load)
+        assert (at_sites(world), batch_running(world)) == ({"lab": replicas}, batch), load
+
+
+async def test_a_replica_that_is_worth_more_goes_before_batch_that_has_waited_longer() -> None:
+    world = await make_world()
+    await world.add_site("lab", gpus=1)
+    first = await world.submit(name="train", resources={"gpus": 1}, estimate="1h")
+    await world.turn()
+    waits = await world.submit(name="train", resources={"gpus": 1}, estimate="1h")
+    await apply(world, priority=90)
+    await settle(world)
+    await world.sites["lab"].finish(first)
+    await settle(world)
+    assert (at_sites(world), world.job(waits).status) == ({"lab": 1}, JobStatus.PENDING)
+
+
+async def test_a_machine_is_rented_for_the_replica_that_the_level_lacks_and_goes_with_the_load() -> None:
+    """The recipe of the how-to: each replica would be late if it did not start within ten minutes."""
+    world = await make_world()
+    await world.add_site("lab", gpus=8)
+    await world.policies(renting(max_duration="24h", deadline_usd=20, usd_per_day=5000))
+    await world.core.executor.poll()
+    file = {"estimate": "24h", "max_duration": "24h", "finish_within": "24h10m", "resources": {"gpus": 8}}
+    await apply(world, replicas={"min": 1, "max": 2}, target=QUICK, **file)
+    await settle(world)
+    assert not world.leases(), "the first has room at home"
+    begun_at = world.clock.now()
+    while not world.leases():
+        await pass_time(world, 10, at_once=8.0)
+        assert world.clock.now() - begun_at < 600
+    await world.core.executor.step()
+    await world.core.executor.poll()
+    (lease,) = world.leases()
+    world.clock.advance(lease.offer.delay_s)
+    await world.boot(world.leases()[0])
+    await pass_time(world, 10, at_once=8.0)
+    assert at_sites(world) == {"lab": 1, lease.site: 1}
+    await pass_time(world, 60, at_once=1.0)
+    assert at_sites(world) == {"lab": 1}, "the dearest goes first"
 
 
 async def test_a_changed_file_takes_the_place_of_the_former_and_back() -> None:
