@@ -200,24 +200,6 @@ async def cancel(call: Call) -> JobDetail:
     return call.core.views.detail(await call.core.intake.cancel(call.caller, call.job.id))
 
 
-async def hold(call: Call) -> JobDetail:
-    """Keep it from starting, or stop it and free its place."""
-    await refuse_array(call, "hold")
-    return call.core.views.detail(await call.core.intake.hold(call.caller, call.job.id))
-
-
-async def release(call: Call) -> JobDetail:
-    """Undo a hold."""
-    await refuse_array(call, "release")
-    return call.core.views.detail(await call.core.intake.release(call.caller, call.job.id))
-
-
-async def requeue(call: Call) -> JobDetail:
-    """Stop the attempt and let the job wait for a new one."""
-    await refuse_array(call, "requeue")
-    return call.core.views.detail(await call.core.intake.requeue(call.caller, call.job.id))
-
-
 def _explained(call: Call) -> tuple[Job, dict[str, int]]:
     """The job that is named; of an array that is, the task that is told for all, and how many tasks are in each status."""
     living = call.job.array in call.core.records.arrays

@@ -209,34 +209,13 @@ class JobVerbs:
         found = self.all_jobs(JobFilter(pipeline=pipeline, collapse=True))
         return sorted([row async for row in found], key=lambda row: row.id)
 
-    async def update(self, job: str, patch: JobPatch) -> JobDetail:
-        """Change priority, deadline, queue or limits, of a running job too."""
-        fields = _changes(patch)
-        if not fields:
-            raise Invalid(
-                "nothing to change", remedy="name at least one of " + ", ".join(JobPatch.__struct_fields__)
-            )
-        return await self.transport.call("PATCH", _job(job), JobDetail, sends=fields)
-
     async def preview_change(self, job: str, patch: JobPatch) -> Preview:
         """What would become of a job that waits, if it were changed so. Nothing is changed."""
-        return await self.transport.call("POST", _job(job, "/preview"), Preview, sends=_changes(patch))
+        return await self.transport.call("POST", _job(job, "/preview"), Preview, sends=patch)
 
     async def cancel(self, job: str) -> JobDetail:
         """Cancel; a running job is CANCELLING until its site confirms."""
         return await self.transport.call("DELETE", _job(job), JobDetail)
-
-    async def hold(self, job: str) -> JobDetail:
-        """Keep it from starting; a running one stops and frees its GPUs. `because` says so where it starts from the beginning afterwards."""
-        return await self.transport.call("POST", _job(job, "/hold"), JobDetail)
-
-    async def release(self, job: str) -> JobDetail:
-        """Let a held job go on."""
-        return await self.transport.call("POST", _job(job, "/release"), JobDetail)
-
-    async def requeue(self, job: str) -> JobDetail:
-        """Stop the present attempt and let the job wait for another place. `because` says so where it starts from the beginning there."""
-        return await self.transport.call("POST", _job(job, "/requeue"), JobDetail)
 
     async def act(self, verb: Verb, jobs: Sequence[str], patch: JobPatch | None = None) -> list[ActedOn]:
         """Do it to many in one request: ids or names, an array's for all its tasks, or some of them as in `sweep[3-7]`; `patch` goes with `update`. Those that the verb does not suit are left as they are."""
@@ -424,7 +403,3 @@ def _pauses() -> Iterator[float]:
 
 def _job(job: str, verb: str = "") -> str:
     return f"/v1/jobs/{quote(job, safe='')}{verb}"
-
-
-def _changes(patch: JobPatch) -> dict[str, object]:
-    return {key: value for key, value in msgspec.structs.asdict(patch).items() if value is not None}

@@ -65,7 +65,7 @@ class SubmitResult(msgspec.Struct, frozen=True):
     problem: Problem | None = None
 
 
-class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JobPatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """PATCH /v1/jobs/{id}: what may be changed while a job lives. Texts as in a job file; `none` removes a limit or deadline."""
 
     priority: int | None = None

@@ -131,8 +131,8 @@ async def test_what_is_set_aside_is_tried_again_after_a_pause_that_doubles_and_a
     begun = tries[0]
     assert [at - begun for at in tries] == [0, 60, 180]
     assert world.core.turn.aside.next_at(world.clock.now()) is not None
-    await world.core.intake.hold(ADMIN, job)
-    await world.core.intake.release(ADMIN, job)
+    await world.core.intake.act_on_one(ADMIN, "hold", job)
+    await world.core.intake.act_on_one(ADMIN, "release", job)
     plan = await world.core.turn.once()
     assert plan is not None
     assert [action.job for action in plan.actions] == [job]

@@ -41,7 +41,7 @@ async def test_who_stops_a_job_that_saves_nothing_is_told_that_it_starts_anew(
 
 async def test_who_holds_a_job_that_has_not_begun_is_told_nothing_is_lost(world: World) -> None:
     job = await world.submit(resources={"gpus": 1})
-    assert "lost" not in (await world.core.intake.hold(ADA, job)).because
+    assert "lost" not in (await world.core.intake.act_on_one(ADA, "hold", job)).because
 
 
 async def test_a_paused_site_is_not_ready(world: World) -> None:

@@ -2459,9 +2459,6 @@ declare namespace Api {
     "/v1/jobs/actions": Array<ActedOn>;
     "/v1/jobs/rerun": Submitted;
     "/v1/jobs/{id}/preview": Preview;
-    "/v1/jobs/{id}/hold": JobDetail;
-    "/v1/jobs/{id}/release": JobDetail;
-    "/v1/jobs/{id}/requeue": JobDetail;
     "/v1/preview": Preview;
     "/v1/series/{name}/pause": SeriesDetail;
     "/v1/series/{name}/resume": SeriesDetail;

@@ -279,7 +279,7 @@ def test_jobs_are_filtered_sorted_and_acted_on_by_the_dispatcher(
             (made,) = client.submit(
                 {"name": f"{held}-{number}", "run": "true", "resources": {"gpus": 8}}
             ).jobs
-            client.hold(made)
+            client.act("hold", [made])
     ada = person("ada")
     page = ada.sign_in()
     page.get_by_role("link", name="Jobs", exact=True).click()

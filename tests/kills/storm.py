@@ -198,10 +198,10 @@ class Storm:
         page = await self.federation.admin.jobs(
             JobFilter(status="PENDING,PLACED,STARTING,RUNNING,HELD,RECOVERING")
         )
-        for row in page.jobs:
-            if row.status == "HELD":
-                with suppress(FederatorError):
-                    await self.federation.admin.release(row.id)
+        held = [row.id for row in page.jobs if row.status == "HELD"]
+        if held:
+            with suppress(FederatorError):
+                await self.federation.admin.act("release", held)
         for _ in range(BACKLOG - page.total):
             if self.random.random() < 0.25:
                 await self._submit_rented()
@@ -248,8 +248,8 @@ class Storm:
 
     async def _release_suspects(self) -> None:
         page = await self.federation.admin.jobs(JobFilter(status="HELD"))
-        for row in page.jobs:
-            await self.federation.admin.release(row.id)
+        if page.jobs:
+            await self.federation.admin.act("release", [row.id for row in page.jobs])
 
     async def _judge(self) -> None:
         admin, verdict = self.federation.admin, self.verdict

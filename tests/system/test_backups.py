@@ -31,7 +31,7 @@ async def test_what_a_restored_store_forgot_is_found_again_and_nothing_runs_twic
         late = await _held(world, 8.0)
         await world.running(short)
         assert ", checked" in world.run("store", "backup", backup, "--config", config)
-        await world.admin.release(late)
+        await world.admin.act("release", [late])
         await world.running(late)
         await world.until(lambda: _is(world, short, "SUCCEEDED"), "the short one is over")
         said = _refused(world, "store", "restore", backup, "--replace", "--config", config)
@@ -70,9 +70,10 @@ async def _held(world: Dispatchers, run_s: float) -> str:
     """A job that was held before it had a place. One that was quicker is let go, and may run as any other."""
     while True:
         job = await world.submit(run_s)
-        if (await world.admin.hold(job)).job.epoch == 0:
+        await world.admin.act("hold", [job])
+        if (await world.admin.job(job)).job.epoch == 0:
             return job
-        await world.admin.release(job)
+        await world.admin.act("release", [job])
 
 
 async def _is(world: Dispatchers, job: str, status: str) -> bool:

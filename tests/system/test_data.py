@@ -68,7 +68,7 @@ async def test_a_job_goes_on_at_another_site_from_what_it_saved(tmp_path: Path) 
         await until(lambda: len(counting.lines()) > 5, "the job to count")
         here = counting.lines()[0].split()[1]
         await admin.admin.drain(here)
-        await admin.admin.requeue(counting.job)
+        await admin.admin.act("requeue", [counting.job])
         await until(
             lambda: len({line.split()[1] for line in counting.lines()}) > 1, "the job to go on elsewhere"
         )

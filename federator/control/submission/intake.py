@@ -20,7 +20,7 @@ from federator.kernel.errors import Conflict, FederatorError, NotFound
 from federator.model.arrays import JobArray, Spans
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobSpec
-from federator.wire.http import JobAction, JobPatch, Submitted
+from federator.wire.http import JobAction, JobPatch, Submitted, Verb
 from federator.wire.jobfile import JobRequest
 from federator.wire.steps import StepsRequest
 
@@ -139,28 +139,16 @@ class Intake:
 
     async def update(self, caller: Caller, job_id: str, patch: JobPatch) -> Job:
         """Change what may be changed; a running job's new limit reaches its site."""
-        return await self._act(caller, JobAction("update", (job_id,), patch), job_id)
+        return await self.act_on_one(caller, "update", job_id, patch)
 
     async def cancel(self, caller: Caller, job_id: str) -> Job:
         """End it. Cancelling what has ended changes nothing."""
         try:
-            return await self._act(caller, JobAction("cancel", (job_id,)), job_id)
+            return await self.act_on_one(caller, "cancel", job_id)
         except Conflict:
             if not (job := self._job(job_id)).terminal:
                 raise
             return job
-
-    async def hold(self, caller: Caller, job_id: str) -> Job:
-        """Keep it from starting; a running job stops and frees its GPUs. One without a checkpoint is said to start from the beginning."""
-        return await self._act(caller, JobAction("hold", (job_id,)), job_id)
-
-    async def requeue(self, caller: Caller, job_id: str) -> Job:
-        """Stop it, after a checkpoint if it makes any, and let it wait for a place again. One that makes none is said to start from the beginning."""
-        return await self._act(caller, JobAction("requeue", (job_id,)), job_id)
-
-    async def release(self, caller: Caller, job_id: str) -> Job:
-        """Let a held job wait for its turn again."""
-        return await self._act(caller, JobAction("release", (job_id,)), job_id)
 
     def check(self, caller: Caller, action: JobAction, jobs: Sequence[Job]) -> None:
         """Raises what a patch meets at any of these jobs, before one is changed: `Invalid` and `Forbidden`."""
@@ -178,8 +166,9 @@ class Intake:
         """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
         return await act_on_many(self._records, self._verbs, caller, action, jobs)
 
-    async def _act(self, caller: Caller, action: JobAction, job_id: str) -> Job:
+    async def act_on_one(self, caller: Caller, verb: Verb, job_id: str, patch: JobPatch | None = None) -> Job:
         """Do it to one. Raises `Conflict` where the verb does not suit it."""
+        action = JobAction(verb, (job_id,), patch)
 
         def compute() -> Changes:
             changes = Changes()

@@ -48,7 +48,7 @@ async def run(bench: Bench) -> list[Figure]:
         await world.admin.wait(running.jobs[0], running=True)
         for _ in range(bench.many(15)):
             held = await world.admin.submit({"name": "held", "command": ["sleep", "3600"]})
-            await world.admin.hold(held.jobs[0])
+            await world.admin.act("hold", held.jobs)
             programs: dict[str, tuple[str, ...]] = {PASS: (sys.executable, "-c", "pass")}
             programs |= {name: (FEDERATOR, *words) for name, words in VERBS.items()}
             for name, words in programs.items():

@@ -98,7 +98,7 @@ async def test_a_dispatcher_starts_on_it_and_goes_on_from_it(path: Path) -> None
     assert again.repeated
     assert again.jobs == (by_name["filler"].id,)
     new = await world.submit(name="new")
-    await world.core.intake.release(ADA, by_name["held"].id)
+    await world.core.intake.act_on_one(ADA, "release", by_name["held"].id)
     await world.turn()
     await world.core.sweeper.sweep()
     assert world.job(new).status is JobStatus.PENDING

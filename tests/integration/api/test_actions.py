@@ -149,15 +149,12 @@ async def test_what_is_about_one_job_is_refused_for_a_whole_array(rig: Rig) -> N
         ("GET", "/outputs", "download"),
         ("GET", "/outputs/files", "download"),
         ("DELETE", "", "cancel"),
-        ("POST", "/hold", "hold"),
-        ("POST", "/release", "release"),
-        ("POST", "/requeue", "requeue"),
     ):
         refused = await rig.ask(method, f"/v1/jobs/sweep{tail}")
         remedy = f"name one of them: federator {verb} 'sweep[0]'"
         assert (refused.status, refused.problem["remedy"]) == (400, remedy)
-    held = await rig.ask("POST", "/v1/jobs/sweep%5B1%5D/hold")
-    assert (held.status, held.json()["job"]["status"]) == (200, "HELD")
+    cancelled = await rig.ask("DELETE", "/v1/jobs/sweep%5B1%5D")
+    assert (cancelled.status, cancelled.json()["job"]["status"]) == (202, "CANCELLED")
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/plan"])

@@ -186,15 +186,13 @@ async def test_a_query_that_means_nothing_is_refused(rig: Rig, query: str, field
     assert "JobStatus" not in answer.problem["detail"]
 
 
-async def test_a_job_is_changed_held_released_and_cancelled(rig: Rig) -> None:
+async def test_a_job_is_changed_and_cancelled(rig: Rig) -> None:
     job = await rig.submit()
     assert (await rig.ask("PATCH", f"/v1/jobs/{job}", json={"priority": 70})).json()["job"]["priority"] == 70
-    assert (await rig.ask("POST", f"/v1/jobs/{job}/hold")).json()["job"]["status"] == "HELD"
-    assert (await rig.ask("POST", f"/v1/jobs/{job}/release")).json()["job"]["status"] == "PENDING"
     cancelled = await rig.ask("DELETE", f"/v1/jobs/{job}")
     assert cancelled.status == 202
     assert cancelled.json()["job"]["status"] == "CANCELLED"
-    assert (await rig.ask("POST", f"/v1/jobs/{job}/hold")).status == 409
+    assert (await rig.ask("PATCH", f"/v1/jobs/{job}", json={"priority": 60})).status == 409
 
 
 async def test_a_patch_with_an_unknown_field_changes_nothing(rig: Rig) -> None:
@@ -211,8 +209,6 @@ async def test_others_see_a_job_but_do_not_change_it_and_the_platform_may(rig: R
     for method, path in [
         ("PATCH", ""),
         ("DELETE", ""),
-        ("POST", "/hold"),
-        ("POST", "/requeue"),
         ("GET", "/logs"),
         ("GET", "/outputs"),
     ]:
@@ -220,7 +216,7 @@ async def test_others_see_a_job_but_do_not_change_it_and_the_platform_may(rig: R
         assert answer.status == 403, (method, path)
         assert answer.problem["code"] == "forbidden"
     assert rig.world.job(job).status == "PENDING"
-    assert (await rig.ask("POST", f"/v1/jobs/{job}/hold", "pat")).status == 200
+    assert (await rig.ask("DELETE", f"/v1/jobs/{job}", "pat")).status == 202
 
 
 async def test_an_unknown_job_is_not_found(rig: Rig) -> None:

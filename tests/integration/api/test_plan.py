@@ -77,7 +77,7 @@ async def test_what_is_over_or_does_not_wait_any_more_is_not_foreseen(rig: Rig) 
     await a_day(rig)
     jobs = {row["name"]: row["id"] for row in (await rig.ask("GET", "/v1/jobs", "pat")).json()["jobs"]}
     await rig.world.sites["hall"].finish(jobs["second"])
-    await rig.ask("POST", f"/v1/jobs/{jobs['third']}/hold", "ada")
+    await rig.ask("POST", "/v1/jobs/actions", "ada", json={"verb": "hold", "jobs": [jobs["third"]]})
     assert states(await plan(rig)) == {"fourth": "planned", "first": "ended", "second": "ended"}
 
 

@@ -16,7 +16,7 @@ async def test_a_jobs_events_come_live_and_the_stream_ends_with_the_job(rig: Rig
     async with rig.open("GET", f"/v1/jobs/{job}/events") as response:
         assert response.headers["Content-Type"].startswith("text/event-stream")
         assert [event["kind"] for event in await lines_of(response, 1)] == ["submit"]
-        await rig.ask("POST", f"/v1/jobs/{job}/hold")
+        await rig.ask("POST", "/v1/jobs/actions", json={"verb": "hold", "jobs": [job]})
         assert [event["kind"] for event in await lines_of(response, 1)] == ["hold"]
         await rig.ask("DELETE", f"/v1/jobs/{job}")
         assert [event["kind"] for event in await lines_of(response, 1)] == ["cancel"]
@@ -38,7 +38,7 @@ async def test_a_start_is_told_with_its_reason_as_a_value_and_in_words(rig: Rig)
 
 async def test_a_client_that_comes_back_gets_what_it_missed_and_nothing_twice(rig: Rig) -> None:
     job = await rig.submit()
-    await rig.ask("POST", f"/v1/jobs/{job}/hold")
+    await rig.ask("POST", "/v1/jobs/actions", json={"verb": "hold", "jobs": [job]})
     async with rig.open("GET", f"/v1/jobs/{job}/events") as response:
         seen = await lines_of(response, 1)
     await rig.ask("DELETE", f"/v1/jobs/{job}")

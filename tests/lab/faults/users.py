@@ -188,12 +188,8 @@ class Users:
             match verb:
                 case "cancel":
                     job = await intake.cancel(USER, job_id)
-                case "hold":
-                    job = await intake.hold(USER, job_id)
-                case "release":
-                    job = await intake.release(USER, job_id)
-                case "requeue":
-                    job = await intake.requeue(USER, job_id)
+                case "hold" | "release" | "requeue":
+                    job = await intake.act_on_one(USER, verb, job_id)
                 case _:
                     job = await intake.update(USER, job_id, JobPatch(priority=self._chance.randint(0, 100)))
             return str(job.status)

@@ -112,7 +112,7 @@ class Gangs(RuleBasedStateMachine):
         """As any plan may, whenever the job waits; a release, should a person have held it."""
         job = self.world.job(self.job)
         if job.status is JobStatus.HELD:
-            self.run(self.world.core.intake.release(ADA, self.job))
+            self.run(self.world.core.intake.act_on_one(ADA, "release", self.job))
         if self.world.job(self.job).status is JobStatus.PENDING:
             usable = [name for name in members if self.hosts[name].alive]
             if usable:

@@ -14,7 +14,7 @@ async def test_a_follower_hears_its_job_only() -> None:
     first = await world.submit()
     with hub.follow(first) as one, hub.follow() as all_of_them:
         await world.submit()
-        await world.core.intake.hold(ADA, first)
+        await world.core.intake.act_on_one(ADA, "hold", first)
         assert [event.kind for event in await one.take(1)] == ["hold"]
         assert [event.kind for event in await all_of_them.take(1)] == ["submit", "hold"]
 
@@ -46,9 +46,9 @@ async def test_a_bell_rings_for_its_job_and_is_taken_down() -> None:
     hub = Feeds(world.core.records)
     first, second = await world.submit(), await world.submit()
     with hub.listen(first) as bell:
-        await world.core.intake.hold(ADA, second)
+        await world.core.intake.act_on_one(ADA, "hold", second)
         assert not bell.is_set()
-        await world.core.intake.hold(ADA, first)
+        await world.core.intake.act_on_one(ADA, "hold", first)
         assert bell.is_set()
     assert hub.bells == {}
 

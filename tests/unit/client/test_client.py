@@ -227,11 +227,10 @@ async def test_a_line_of_the_ledger_that_has_no_end_is_refused(client: Verbs, fa
 
 
 async def test_an_update_sends_only_what_is_to_change(client: Verbs, fake: FakeDispatcher) -> None:
-    fake.answer("PATCH /v1/jobs/job-1", detail())
-    await client.update("job-1", JobPatch(priority=0, deadline="none"))
-    assert json.loads(fake.heard[0].body) == {"priority": 0, "deadline": "none"}
-    with pytest.raises(errors.Invalid, match="nothing to change"):
-        await client.update("job-1", JobPatch())
+    fake.answer("POST /v1/jobs/actions", [])
+    await client.act("update", ["job-1"], JobPatch(priority=0, deadline="none"))
+    patch = {"priority": 0, "deadline": "none"}
+    assert json.loads(fake.heard[0].body) == {"verb": "update", "jobs": ["job-1"], "patch": patch}
 
 
 async def seen_by(client_has: threading.Event) -> None:

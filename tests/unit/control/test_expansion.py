@@ -178,14 +178,14 @@ async def test_a_task_that_somebody_acts_on_becomes_a_job() -> None:
     world = await a_world()
     await world.submit_all(name="sweep", array="0-99")
     task = world.core.views.find_job(ADA, "sweep[70]")
-    await world.core.intake.hold(ADA, task.id)
+    await world.core.intake.act_on_one(ADA, "hold", task.id)
     assert expanded(world) == [*range(WINDOW), 70]
     assert world.job(task.id).status is JobStatus.HELD
     assert [event.kind for event in await world.core.views.events(task.id, None)] == ["submit", "hold"]
     with pytest.raises(Conflict, match="only a job that has been placed"):
-        await world.core.intake.requeue(ADA, world.core.views.find_job(ADA, "sweep[80]").id)
+        await world.core.intake.act_on_one(ADA, "requeue", world.core.views.find_job(ADA, "sweep[80]").id)
     assert expanded(world) == [*range(WINDOW), 70]
-    await world.core.intake.release(ADA, task.id)
+    await world.core.intake.act_on_one(ADA, "release", task.id)
     await run_out(world)
     assert expanded(world) == list(range(100))
 
@@ -307,7 +307,7 @@ async def test_who_acts_on_tasks_while_others_become_jobs_has_a_turn(monkeypatch
     (array,) = world.core.records.job_arrays
     filling = asyncio.ensure_future(making.fill(array))
     task = world.core.views.find_job(ADA, "sweep[9999]")
-    await world.core.intake.hold(ADA, task.id)
+    await world.core.intake.act_on_one(ADA, "hold", task.id)
     await world.core.intake.act_on_rest(ADA, JobAction("cancel", ("x",)), array, ((9000, 9999),))
     assert not submitting.done(), "this comes while the window is filled"
     await asyncio.gather(submitting, filling)
@@ -326,7 +326,7 @@ async def test_single_tasks_do_not_tear_it_into_more_pieces_than_its_row_may_hav
     assert acted.left == 40 - acted.changed > 0
     assert "over 5 pieces (name tasks that follow each other)" in acted.left_because
     with pytest.raises(Conflict, match="over 5 pieces"):
-        await world.core.intake.hold(ADA, _task(world, 97).id)
+        await world.core.intake.act_on_one(ADA, "hold", _task(world, 97).id)
     with pytest.raises(Conflict, match="over 5 pieces"):
         await act(world, JobAction("cancel", ("sweep[97]",)), "sweep[97]")
     assert world.core.records.job_arrays[answer.array] == row

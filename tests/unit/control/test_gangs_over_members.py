@@ -345,7 +345,7 @@ async def test_what_is_only_reserved_waits_for_nobody(verb: str, becomes: JobSta
 
 async def test_told_to_stop_a_rank_that_fails_for_want_of_its_peers_is_no_failure_of_the_job() -> None:
     world, one, two, job = await running()
-    await world.core.intake.requeue(ADA, job)
+    await world.core.intake.act_on_one(ADA, "requeue", job)
     await one.finish(job, exit_code=1)
     await two.run_all()
     assert (
@@ -357,7 +357,7 @@ async def test_told_to_stop_a_rank_that_fails_for_want_of_its_peers_is_no_failur
 
 async def test_one_part_that_could_not_save_itself_is_nothing_to_resume_from() -> None:
     world, one, two, job = await running(checkpoint={"grace": "10s"})
-    await world.core.intake.requeue(ADA, job)
+    await world.core.intake.act_on_one(ADA, "requeue", job)
     await one.run_all()
     await two.say(world.placement(job), S.STOPPED, cause=Cause.STOPPED, checkpointed=False)
     assert (world.job(job).status, world.job(job).resume_site) == (JobStatus.PENDING, None)

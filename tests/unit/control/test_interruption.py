@@ -223,11 +223,11 @@ async def test_a_checkpoint_on_a_machine_that_is_gone_ties_the_job_to_no_site(wo
 
 async def test_a_held_job_leaves_nothing_to_resume_on_a_rented_machine(world: World) -> None:
     job, _ = await running(world)
-    await world.core.intake.hold(ADA, job)
+    await world.core.intake.act_on_one(ADA, "hold", job)
     await world.obey()
     assert world.job(job).status is JobStatus.HELD
     assert world.job(job).resume_site is None
-    await world.core.intake.release(ADA, job)
+    await world.core.intake.act_on_one(ADA, "release", job)
     (filler,) = [each.id for each in world.core.records.jobs.values() if each.name == "filler"]
     await world.sites["lab"].finish(filler)
     await world.turn()

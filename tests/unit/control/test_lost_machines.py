@@ -32,13 +32,13 @@ async def test_a_hold_outlives_the_machine_that_was_to_stop_the_job() -> None:
     world, job = await rented_world()
     await world.boot(world.leases()[0])
     await world.obey()
-    await world.core.intake.hold(ADA, job)
+    await world.core.intake.act_on_one(ADA, "hold", job)
     assert world.job(job).status is JobStatus.SUSPENDING
     world.provider.vanish(world.leases()[0].id)
     await world.core.executor.poll()
     assert world.job(job).status is JobStatus.HELD
     assert world.job(job).placement is None
-    await world.core.intake.release(ADA, job)
+    await world.core.intake.act_on_one(ADA, "release", job)
     assert world.job(job).status is JobStatus.PENDING
 
 

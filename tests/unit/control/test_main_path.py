@@ -134,7 +134,7 @@ async def test_hold_of_a_running_job_frees_its_gpus_and_resumes_at_the_same_site
     job = await world.submit(resources={"gpus": 2}, checkpoint={"grace": "10s"})
     await world.turn()
     where = world.placement(job).site
-    await world.core.intake.hold(ADA, job)
+    await world.core.intake.act_on_one(ADA, "hold", job)
     assert world.job(job).status is JobStatus.SUSPENDING
     assert world.placement(job).order is Order.STOP
     await world.obey()
@@ -143,7 +143,7 @@ async def test_hold_of_a_running_job_frees_its_gpus_and_resumes_at_the_same_site
     assert held.resume_site == where
     await world.turn()
     assert world.job(job).status is JobStatus.HELD
-    await world.core.intake.release(ADA, job)
+    await world.core.intake.act_on_one(ADA, "release", job)
     await world.turn()
     assert world.job(job).status is JobStatus.RUNNING
     assert world.placement(job).site == where
@@ -157,7 +157,7 @@ async def test_a_checkpoint_ties_a_job_to_its_site_unless_it_is_kept_elsewhere(
     job = await world.submit(resources={"gpus": 2}, checkpoint=checkpoint)
     await world.turn()
     where = world.placement(job).site
-    await world.core.intake.hold(ADA, job)
+    await world.core.intake.act_on_one(ADA, "hold", job)
     site = world.sites[where]
     await site.say(
         world.placement(job), PlacementStatus.STOPPED, cause=Cause.STOPPED, checkpointed=True, unkept=unkept
@@ -167,7 +167,7 @@ async def test_a_checkpoint_ties_a_job_to_its_site_unless_it_is_kept_elsewhere(
 
 async def test_hold_of_a_waiting_job_keeps_it_from_starting(world: World) -> None:
     job = await world.submit()
-    await world.core.intake.hold(ADA, job)
+    await world.core.intake.act_on_one(ADA, "hold", job)
     await world.turn()
     assert world.job(job).status is JobStatus.HELD
 
@@ -191,13 +191,13 @@ async def test_cancelling_twice_or_after_the_end_changes_nothing(world: World) -
     await world.core.intake.cancel(ADA, job)
     assert world.job(job) == before
     with pytest.raises(Conflict):
-        await world.core.intake.hold(ADA, job)
+        await world.core.intake.act_on_one(ADA, "hold", job)
 
 
 async def test_requeue_stops_and_starts_it_again(world: World) -> None:
     job = await world.submit()
     await world.turn()
-    await world.core.intake.requeue(ADA, job)
+    await world.core.intake.act_on_one(ADA, "requeue", job)
     await world.obey()
     assert world.job(job).status is JobStatus.PENDING
     await world.turn()
@@ -284,13 +284,13 @@ async def test_a_restart_goes_on_from_the_store(world: World) -> None:
 async def test_an_error_while_it_is_being_stopped_is_retried_like_any_other(world: World) -> None:
     job = await world.submit(retry={"on": ["error"], "max": 2, "backoff": "60s"})
     await world.turn()
-    await world.core.intake.requeue(ADA, job)
+    await world.core.intake.act_on_one(ADA, "requeue", job)
     await world.sites["lab"].finish(job, exit_code=1)
     assert world.job(job).status is JobStatus.PENDING
     assert world.job(job).errors == 1
     held = await world.submit(retry={"on": ["error"], "max": 2})
     await world.turn()
-    await world.core.intake.hold(ADA, held)
+    await world.core.intake.act_on_one(ADA, "hold", held)
     await world.sites["lab"].finish(held, exit_code=1)
     assert world.job(held).status is JobStatus.HELD
 

@@ -195,7 +195,7 @@ async def test_what_a_job_has_kept_elsewhere_is_brought_when_it_goes_on() -> Non
     assert "s3://kept" not in because_of(world.placement(job), world.clock.now())
     site = world.sites["lab"]
     await site.say(world.placement(job), PlacementStatus.RUNNING, started_at=world.clock.now())
-    await world.core.intake.requeue(ADA, job)
+    await world.core.intake.act_on_one(ADA, "requeue", job)
     await site.say(world.placement(job), PlacementStatus.STOPPED, checkpointed=True)
     world.clock.advance(120.0)
     site.report()

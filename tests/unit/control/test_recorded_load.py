@@ -96,7 +96,7 @@ async def test_what_never_ran_and_never_will_is_counted_and_left_out() -> None:
     await finished(world, 10.0, name="first")
     gone, held = await world.submit(nodes=50), await world.submit(nodes=50)
     await world.core.intake.cancel(ADA, gone)
-    await world.core.intake.hold(ADA, held)
+    await world.core.intake.act_on_one(ADA, "hold", held)
     behind = await world.submit(after=[held])
     now = world.clock.now()
     page = await world.core.recorded.jobs(Span(0.0, now + 1), after=None, limit=100, now=now)

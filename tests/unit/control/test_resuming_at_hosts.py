@@ -26,7 +26,7 @@ async def saved(world: World, *members: str) -> str:
     )
     await world.place(job, *members)
     await world.obey()
-    await world.core.intake.requeue(ADA, job)
+    await world.core.intake.act_on_one(ADA, "requeue", job)
     await world.obey()
     assert (world.job(job).status, world.job(job).resume_members) == (JobStatus.PENDING, members)
     return job
@@ -95,7 +95,7 @@ async def timeline(world: World, job: str) -> list[tuple[str, str]]:
 async def test_a_site_that_is_gone_for_good_keeps_no_job_that_saved_itself_there(how: str) -> None:
     world = await a_lab()
     waits, held = await saved(world, "lab"), await saved(world, "lab-2")
-    await world.core.intake.hold(ADA, held)
+    await world.core.intake.act_on_one(ADA, "hold", held)
     await world.add_site("north")
     cut_off(world, *HOSTS)
     await world.turn()

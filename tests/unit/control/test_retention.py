@@ -131,7 +131,7 @@ async def test_an_array_goes_as_a_whole_and_its_client_id_with_it(world: World) 
 async def test_what_is_still_needed_stays_whatever_its_age(world: World) -> None:
     before = await run(world, name="before")
     follower = await world.submit(after=["before"], name="follower")
-    await world.core.intake.hold(ADA, follower)
+    await world.core.intake.act_on_one(ADA, "hold", follower)
     zombie = await run(world, name="zombie")
     placement = world.core.records.placements[world.job(zombie).placement or ""]
     await world.put(msgspec.structs.replace(placement, status=PlacementStatus.LOST, stop_acknowledged=False))

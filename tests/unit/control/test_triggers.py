@@ -101,7 +101,7 @@ async def test_one_job_less_in_the_line_is_an_occasion_for_the_others(watched: W
     await world.submit(resources={"gpus": 1}, estimate="20h")
     await watched.turn()
     assert not watched.due()
-    await world.core.intake.hold(ADA, large)
+    await world.core.intake.act_on_one(ADA, "hold", large)
     assert watched.due(), "what was kept for it is free"
 
 
