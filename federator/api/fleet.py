@@ -9,7 +9,6 @@ from federator.control.administration.authority import OVERSEERS
 from federator.control.queries.drain_previews import drain_preview
 from federator.control.queries.spending import capped, since_of
 from federator.control.queries.spending import spending as spent_over_time
-from federator.control.queries.views import OVERVIEW_JOBS
 from federator.model.sites import Site
 from federator.wire.administration import Approval, BurstStatus
 from federator.wire.http import (
@@ -130,15 +129,9 @@ async def budgets(call: Call) -> list[BudgetRow]:
     return call.core.views.budgets()
 
 
-class OverviewQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How many jobs to name at most."""
-
-    jobs: Annotated[int, msgspec.Meta(ge=0, le=OVERVIEW_JOBS)] = OVERVIEW_JOBS
-
-
 async def overview(call: Call) -> Overview:
     """All at once, for a screen."""
-    return call.core.views.overview(call.caller, call.query(OverviewQuery).jobs)
+    return call.core.views.overview(call.caller)
 
 
 class SpendingQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -20,7 +20,6 @@ LOOK_S = 5.0
 SETTLE_S = 0.2
 """Real seconds for which a log must not grow, once its job is over, to count as complete. Agents bring logs home before the last status, so one that
 succeeded is complete; this is for what was given up without one."""
-PLACEMENT_HEADER = "X-Federator-Placement"
 OFFSET_HEADER = "X-Federator-Offset"
 """Where in the log the answer begins: a client that asked for a tail goes on from there after a cut."""
 
@@ -53,7 +52,7 @@ async def read(call: Call) -> web.StreamResponse:
     offset = query.offset
     if placement is not None and (query.tail is not None or query.since):
         offset = await asyncio.to_thread(_begin, call.core.blobs, placement, query)
-    headers = {PLACEMENT_HEADER: placement.id if placement else "", OFFSET_HEADER: str(offset)}
+    headers = {OFFSET_HEADER: str(offset)}
     response = await call.stream(NDJSON if query.times else "text/plain", headers)
     copy = _Copy(call, response, query)
     if query.follow:

@@ -123,7 +123,7 @@ ROUTES = (
     Route("GET", "/v1/budgets", fleet.budgets, PERSON, "List money under caps", answer=list[http.BudgetRow]),
     Route("GET", "/v1/spending", fleet.spending, PERSON, "What was spent under a cap over its present period", query=fleet.SpendingQuery, answer=http.Spending, cost=HEAVY),
     Route("GET", "/v1/plan", plans.show, PERSON, "What runs where and when, as the newest decision foresees it", query=plans.PlanQuery, answer=PlanPage, cost=HEAVY),
-    Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", query=fleet.OverviewQuery, answer=http.Overview),
+    Route("GET", "/v1/overview", fleet.overview, PERSON, "All at once, for a screen", answer=http.Overview),
     Route("GET", "/v1/changes", changes.follow, PERSON, "Follow what there is: sites, queues, leases, budgets, and what changes of them", query=changes.ChangesQuery, answer=Change, content=events.CONTENT_TYPE, cost=PLAIN),
     Route("GET", "/v1/waiting", fleet.waiting, PERSON, "Why jobs wait, added up by reason, and what is kept for whom", answer=waiting.WaitingNow, cost=PLAIN),
     Route("GET", "/v1/alerts", fleet.alerts, PERSON, "List alerts, newest first", answer=list[waiting.AlertRow]),

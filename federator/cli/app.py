@@ -122,7 +122,6 @@ GROUPS = {
     "ledger": "List the ledger; keep a copy of it, and verify that nothing in it was changed.",
     "store": "Look after the store while no dispatcher runs.",
     "token": "Make, list, rotate and revoke tokens for people and for agents.",
-    "bench": "What the everyday paths, and the optimizer's turns, cost on this machine.",
 }
 """What the verbs that have verbs of their own are about."""
 

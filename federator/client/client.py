@@ -9,7 +9,7 @@ from federator.client.copies import CopyVerbs
 from federator.client.pooled import PooledTransport
 from federator.client.progress import Tell
 from federator.client.transport import DEFAULT_SERVER, Bearer
-from federator.client.verbs import WORKDIR_MIB, Verbs
+from federator.client.verbs import Verbs
 from federator.kernel.errors import FederatorError
 from federator.kernel.route import Way
 
@@ -26,21 +26,20 @@ class AsyncClient(Verbs, CopyVerbs):
             detail = await client.wait(submitted.jobs[0])
     """
 
-    def __init__(  # noqa: PLR0913 - each is an option
+    def __init__(
         self,
         server: str = DEFAULT_SERVER,
         token: str | Bearer | None = None,
         *,
         patience_s: float = 60.0,
         on_wait: Callable[[FederatorError], None] | None = None,
-        workdir_limit_mib: int = WORKDIR_MIB,
         progress: Tell | None = None,
         ca: str = "",
         proxy: str = "",
     ) -> None:
         way = Way(ca=ca, proxy=proxy, environ=os.environ)
         transport = PooledTransport(server, token, patience_s=patience_s, on_wait=on_wait, way=way)
-        super().__init__(transport, workdir_limit_mib=workdir_limit_mib, progress=progress)
+        super().__init__(transport, progress=progress)
         self.pool = transport
 
     async def __aenter__(self) -> Self:

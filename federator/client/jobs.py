@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 PAGE = 500
 BATCH = 1000
+WORKDIR_MIB = 512
+"""How much of a folder goes along with a job, packed."""
 FIRST_LOOK_S, POLL_S = 0.02, 0.5
 _event: Reader[Event] = Reader(Event)
 _results: Reader[SubmitResult] = Reader(SubmitResult)
@@ -90,7 +92,6 @@ class JobVerbs:
     """What users do with jobs. A job is named by its id, or by its name: then the newest of that name, the caller's own first."""
 
     transport: Transport
-    workdir_limit_mib: int
     progress: Tell | None
 
     async def submit(self, job: JobFile | str, *, workdir: Path | str | None = None) -> Submitted:
@@ -146,7 +147,7 @@ class JobVerbs:
                 pack,
                 folder,
                 archive,
-                limit_mib=self.workdir_limit_mib,
+                limit_mib=WORKDIR_MIB,
                 progress=partial(self._tell, "packing"),
             )
             path = f"/v1/blobs/{packed.hash}"

@@ -7,18 +7,12 @@ from federator.client.series import SeriesVerbs
 from federator.client.services import ServiceVerbs
 from federator.client.transport import Transport
 
-WORKDIR_MIB = 512
-"""How much of a folder goes along with a job, packed, unless the client says otherwise."""
-
 
 class Verbs(JobVerbs, SeriesVerbs, ServiceVerbs, PlatformVerbs):
     """Every verb once, as an `async` function; the transport decides whether it suspends."""
 
-    def __init__(
-        self, transport: Transport, *, workdir_limit_mib: int = WORKDIR_MIB, progress: Tell | None = None
-    ) -> None:
+    def __init__(self, transport: Transport, *, progress: Tell | None = None) -> None:
         self.transport = transport
-        self.workdir_limit_mib = workdir_limit_mib
         self.progress = progress
 
     def now(self) -> float:

@@ -198,13 +198,6 @@ class Haproxy:
         except TimeoutError:
             raise Unavailable(f"HAProxy does not answer within {START_S:g} s") from None
 
-    def stop(self) -> None:
-        """End it once the requests that it has are answered."""
-        pid = self._pid()
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR1)
-
     async def command(self, *commands: str) -> str:
         """What its runtime API answers. Raises `Unavailable`."""
         try:

@@ -388,13 +388,13 @@ class Views:
         sight = self._visibility.of(caller)
         return replace(status, proposals=tuple(row for row in status.proposals if sight.named(row.job)))
 
-    def overview(self, caller: Caller, jobs_named: int = OVERVIEW_JOBS) -> Overview:
-        """All at once, for a screen, with so many jobs at most."""
+    def overview(self, caller: Caller) -> Overview:
+        """All at once, for a screen."""
         leases = self._records.leases.values()
         sight = self._visibility.of(caller)
         others = sight.at_their_site()
         here = [name for name in others if not self._records.jobs[name].terminal]
-        jobs = sorted([*here, *self._records.index.oldest(jobs_named, sight.cell)][:jobs_named])
+        jobs = sorted([*here, *self._records.index.oldest(OVERVIEW_JOBS, sight.cell)][:OVERVIEW_JOBS])
         _, plan = self._turn.last or (None, None)
         return Overview(
             now=self._event_writer.clock.now(),
