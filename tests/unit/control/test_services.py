@@ -384,7 +384,12 @@ async def test_a_machine_is_rented_for_the_replica_that_the_level_lacks_and_goes
     await world.add_site("lab", gpus=8)
     await world.policies(renting(max_duration="24h", deadline_usd=20, usd_per_day=5000))
     await world.core.executor.poll()
-    file = {"estimate": "24h", "max_duration": "24h", "finish_within": "24h10m", "resources": {"gpus": 8}}
+    file: dict[str, Any] = {
+        "estimate": "24h",
+        "max_duration": "24h",
+        "finish_within": "24h10m",
+        "resources": {"gpus": 8},
+    }
     await apply(world, replicas={"min": 1, "max": 2}, target=QUICK, **file)
     await settle(world)
     assert not world.leases(), "the first has room at home"
