@@ -12,7 +12,7 @@ from federator.api.exchange import Call
 from federator.api.resuming import Upload, take_up
 from federator.control.record.records import Changes
 from federator.control.record.rows import OutputPart, Outputs
-from federator.model.placements import Placement
+from federator.model.placements import Placement, PlacementStatus
 from federator.wire.link import OutputLength
 
 
@@ -57,9 +57,17 @@ async def _go_on(call: Call, placement: Placement, query: OutputQuery) -> Output
 def _collected(call: Call, placement: Placement, part: OutputPart) -> Changes:
     changes = Changes()
     known = call.core.records.outputs.get(placement.job)
-    if known is not None and known.epoch > placement.epoch:
-        return changes  # a newer attempt's count
+    if known is not None and known.placement != placement.id and _counts(call, known, placement):
+        return changes
     parts = known.parts if known is not None and known.placement == placement.id else ()
     others = tuple(other for other in parts if other.member != part.member)
     changes.put(Outputs(placement.job, placement.id, placement.epoch, (*others, part)))
     return changes
+
+
+def _counts(call: Call, known: Outputs, placement: Placement) -> bool:
+    """Whether what another attempt has left counts more: that of a success, or of a newer one that may still be one."""
+    made = call.core.records.known_placement(known.placement)
+    if made is not None and made.ended:
+        return made.status is PlacementStatus.SUCCEEDED
+    return known.epoch > placement.epoch

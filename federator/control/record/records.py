@@ -292,8 +292,11 @@ class Records:
         return self.placements.get(name or "") or self.past.placements.get(name or "")
 
     def known_outputs(self, job: str) -> Outputs | None:
-        """What a job has left, also one of the archive."""
-        return self.outputs.get(job) or self.past.outputs.get(job)
+        """What a job has left, also one of the archive. Of a job that has succeeded none but those of its success: what another attempt has left is a part at best."""
+        found, of = self.outputs.get(job) or self.past.outputs.get(job), self.known_job(job)
+        made = self.known_placement(found.placement) if found is not None else None
+        over = of is not None and of.status is JobStatus.SUCCEEDED
+        return None if over and made is not None and made.status is not PlacementStatus.SUCCEEDED else found
 
     def specs_labelled(self, labels: dict[str, str]) -> set[str]:
         """Hashes of the specs that have all these labels."""

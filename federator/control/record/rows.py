@@ -29,7 +29,7 @@ class OutputPart(msgspec.Struct, frozen=True):
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """A job's collected outputs: those of its newest placement that has any, one part per member."""
+    """A job's collected outputs, one part per member: those of its success, else those of a newer placement before those of an older one."""
 
     job: str
     placement: str

@@ -7,6 +7,7 @@ import pytest
 
 from federator.api import placement_inputs
 from federator.model.jobs import JobStatus
+from federator.model.placements import Placement, PlacementStatus
 from federator.wire.link import PlacementInputs
 from tests.integration.api.rig import HttpAgent, Rig, archive
 from tests.integration.api.test_agents import placed
@@ -16,9 +17,15 @@ async def collected(rig: Rig, agent: HttpAgent, **fields: Any) -> str:
     """A job of ada's that has ended well and left a file."""
     row = await placed(rig, "north", **fields)
     assert (await agent.ask("PUT", f"/agent/v1/outputs/{row.id}", data=archive(model="42"))).status == 201
-    job = rig.world.job(row.job)
-    await rig.world.put(msgspec.structs.replace(job, status=JobStatus.SUCCEEDED, finished_at=1.0))
-    return job.id
+    await ended(rig, row, JobStatus.SUCCEEDED)
+    return row.job
+
+
+async def ended(
+    rig: Rig, placement: Placement, job: JobStatus, status: PlacementStatus = PlacementStatus.SUCCEEDED
+) -> None:
+    await rig.world.put(msgspec.structs.replace(placement, status=status, ended_at=1.0))
+    await rig.world.put(msgspec.structs.replace(rig.world.job(placement.job), status=job, finished_at=1.0))
 
 
 async def read(rig: Rig, agent: HttpAgent, placement: str) -> PlacementInputs:
@@ -115,3 +122,33 @@ async def test_of_more_tasks_than_may_be_read_none_are_left_out_in_silence(
     answer = await north.ask("GET", f"/agent/v1/inputs/{whole.id}")
     assert answer.status == 413
     assert "has over 2 tasks" in answer.problem["detail"]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+async def test_of_several_attempts_the_one_that_succeeded_counts(rig: Rig, *, newest_first: bool) -> None:
+    """One that was given up has succeeded after all, while the next was on its way: what that one leaves, before or after, is a part at best."""
+    north = await rig.agent()
+    first = await placed(rig, "north", name="train", outputs=["**"])
+    next_one = msgspec.structs.replace(first, id="plc-next", epoch=first.epoch + 1)
+    await rig.world.put(next_one)
+    good, part = (first, archive(model="42")), (next_one, archive(model="4"))
+    for placement, data in (part, good) if newest_first else (good, part):
+        assert (await north.ask("PUT", f"/agent/v1/outputs/{placement.id}", data=data)).status == 201
+        status = PlacementStatus.SUCCEEDED if placement is first else PlacementStatus.STOPPED
+        await ended(rig, placement, JobStatus.SUCCEEDED, status)
+    answer = await rig.ask("GET", f"/v1/jobs/{first.job}/outputs")
+    assert (answer.status, answer.data) == (200, archive(model="42"))
+
+
+async def test_what_a_failed_attempt_left_is_not_taken_for_that_of_the_success(rig: Rig) -> None:
+    """Whose own could not be kept."""
+    north = await rig.agent()
+    first = await placed(rig, "north", name="train", outputs=["**"])
+    path = f"/agent/v1/outputs/{first.id}"
+    assert (await north.ask("PUT", path, data=archive(model="4"))).status == 201
+    await ended(rig, first, JobStatus.PENDING, PlacementStatus.FAILED)
+    outputs = f"/v1/jobs/{first.job}/outputs"
+    assert (await rig.ask("GET", outputs)).data == archive(model="4")
+    second = msgspec.structs.replace(first, id="plc-next", epoch=first.epoch + 1)
+    await ended(rig, second, JobStatus.SUCCEEDED)
+    assert (await rig.ask("GET", outputs)).status == 404
