@@ -5,12 +5,13 @@ projection of placement rows (`DesiredEntry`), never state of its own.
 """
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from federator.model.capacity import Market
 from federator.model.datasets import Moves
-from federator.model.jobs import in_gpus
+from federator.model.jobs import Job, JobSpec, in_gpus
 from federator.model.reasons import Reason
 from federator.model.whose import Whose
 
@@ -282,6 +283,28 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def gpus(self) -> float:
         """GPUs over all ranks."""
         return in_gpus(self.nodes * self.gpus_per_node, shared=self.shared)
+
+
+def placement_of(
+    job: Job, spec: JobSpec, form: int = 0, *, order: Order = Order.RUN, **where: Any
+) -> Placement:
+    """An attempt of a job in a form of its spec, which no site has heard of; `where`: its fields that do not follow from these."""
+    shape = spec.as_form(form)
+    return Placement(
+        job=job.id,
+        status=PlacementStatus.ASSIGNED,
+        order=order,
+        spec_hash=job.spec_hash,
+        nodes=shape.nodes,
+        gpus_per_node=shape.resources.gpus.each,
+        shared=bool(shape.resources.gpus.share_milli),
+        cpus_milli=shape.resources.cpus_milli,
+        memory_mib=shape.resources.memory_mib + shape.resources.shm_mib,
+        max_duration_s=spec.limit_s(job.max_duration_s, form),
+        success=shape.success or "",
+        form=form,
+        **where,
+    )
 
 
 class DesiredEntry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):

@@ -29,10 +29,9 @@ from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.placements import (
     PLACEMENT_ENDED,
     Cause,
-    Order,
     Placement,
     PlacementReport,
-    PlacementStatus,
+    placement_of,
 )
 from federator.model.sites import Member, SiteStatus
 from federator.ports import Provider
@@ -237,27 +236,17 @@ class Reconciliation:
 
 def _placement(job: Job, spec: JobSpec, host: Member, report: PlacementReport, because: str) -> Placement:
     """The attempt as the store would have it, before its site has said how far it is."""
-    limit_s, spec = spec.limit_s(job.max_duration_s, report.form), spec.as_form(report.form)
-    return Placement(
+    return placement_of(
+        job,
+        spec,
+        report.form,
         id=report.placement,
-        job=job.id,
         epoch=report.epoch,
         site=host.site,
         pool=report.pool,
-        members=(host.id,) * spec.nodes,
+        members=(host.id,) * spec.as_form(report.form).nodes,
         market=host.market,
         lease=host.lease,
-        status=PlacementStatus.ASSIGNED,
-        order=Order.RUN,
-        spec_hash=job.spec_hash,
-        nodes=spec.nodes,
-        gpus_per_node=spec.resources.gpus.each,
-        shared=bool(spec.resources.gpus.share_milli),
-        cpus_milli=spec.resources.cpus_milli,
-        memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
         assigned_at=report.started_at or report.at,
-        max_duration_s=limit_s,
         because=because,
-        success=spec.success or "",
-        form=report.form,
     )

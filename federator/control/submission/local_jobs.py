@@ -23,7 +23,7 @@ from federator.model.events import LedgerKind
 from federator.model.identity import Caller, Role
 from federator.model.jobs import Checkpoint, Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
-from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.placements import Order, Placement, placement_of
 from federator.model.rules import PolicyRule
 from federator.model.sites import Member
 from federator.wire.fields import NAME
@@ -192,29 +192,20 @@ class LocalJobIntake:
         report, site = heard.report if heard is not None else None, self._records.sites.get(host.site)
         pool = next((pool for pool in report.pools if pool.name == local.pool), None) if report else None
         said_usd = report.price_usd_gpu_h if report is not None else None
-        return Placement(
+        return placement_of(
+            job,
+            spec,
             id=local.placement,
-            job=job.id,
             epoch=1,
             site=host.site,
             pool=local.pool,
             members=(host.id,) * spec.nodes,
             market=host.market,
             lease=host.lease,
-            status=PlacementStatus.ASSIGNED,
-            order=Order.RUN,
-            spec_hash=job.spec_hash,
             model=pool.model if pool is not None else "",
-            nodes=spec.nodes,
-            gpus_per_node=spec.resources.gpus.each,
-            shared=bool(spec.resources.gpus.share_milli),
-            cpus_milli=spec.resources.cpus_milli,
-            memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
             price_usd_gpu_h=said_usd if said_usd is not None else site.price_usd_gpu_h if site else 0.0,
             assigned_at=job.submitted_at,
-            max_duration_s=local.max_duration_s,
             because=f"{host.site} has admitted it by itself while it was cut off",
-            success=spec.success or "",
         )
 
 

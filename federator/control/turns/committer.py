@@ -24,7 +24,7 @@ from federator.model.capacity import Lease, LeaseStatus, Market, Offer, Shape
 from federator.model.events import LedgerEntry, LedgerKind
 from federator.model.jobs import Job, JobSpec, JobStatus
 from federator.model.lifecycle import allows
-from federator.model.placements import Order, Placement, PlacementStatus
+from federator.model.placements import Order, Placement, placement_of
 from federator.model.plans import Action, Finding, Place, Plan, Preempt, Rent, Severity
 from federator.model.reasons import Rents
 from federator.model.snapshot import Problem, Snapshot
@@ -212,29 +212,21 @@ class Committer:
         )
 
     def _placement(self, job: Job, spec: JobSpec, plan: Plan, action: Place | Rent) -> Placement:
-        form = action.form if job.form is None else job.form
-        whole, spec = spec, spec.as_form(form)
         parts = parts_of(action.members) if isinstance(action, Place) else ()
-        return Placement(
+        return placement_of(
+            job,
+            spec,
+            action.form if job.form is None else job.form,
             id=self._event_writer.ids.new("pl"),
-            job=job.id,
             epoch=job.epoch + 1,
             site=action.site,
             pool="",
             members=(),
             market=Market.OWNED,
-            status=PlacementStatus.ASSIGNED,
             order=Order.RESERVE if parts else Order.RUN,
             parts=parts,
-            spec_hash=job.spec_hash,
-            nodes=spec.nodes,
-            gpus_per_node=spec.resources.gpus.each,
-            shared=bool(spec.resources.gpus.share_milli),
-            cpus_milli=spec.resources.cpus_milli,
-            memory_mib=spec.resources.memory_mib + spec.resources.shm_mib,
             assigned_at=self._event_writer.clock.now(),
             expected_end_at=action.expected_end_at,
-            max_duration_s=whole.limit_s(job.max_duration_s, form),
             decision=plan.decision,
             winner=plan.winner,
             winner_because=plan.winner_because,
@@ -242,8 +234,6 @@ class Committer:
             because=action.because,
             reason=action.reason,
             moves=action.moves,
-            success=spec.success or "",
-            form=form,
         )
 
     def _preempt(self, changes: Changes, action: Preempt, job: Job) -> str:
