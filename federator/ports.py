@@ -5,7 +5,7 @@ docstring is the contract, and one contract suite in `tests/contract` holds ever
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol
 
 import msgspec
@@ -103,6 +103,19 @@ class Store(Protocol):
     async def close(self) -> None:
         """Flush and release; no call may follow."""
         ...
+
+
+async def every_item(
+    store: Store, prefix: str, *, after: str | None = None, limit: int = 1000
+) -> AsyncIterator[Item]:
+    """All keys that start with `prefix`, strictly after `after`, in order; read so many at a time."""
+    while True:
+        page = await store.range(prefix, after=after, limit=limit)
+        for item in page.items:
+            yield item
+        after = page.next_after
+        if after is None:
+            return
 
 
 class Usage(msgspec.Struct, frozen=True):

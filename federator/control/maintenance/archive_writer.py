@@ -29,7 +29,7 @@ from federator.kernel.ids import IdSource
 from federator.model.archive import ArchivedJob, ArchivedShare, ArchiveFile, FilePart, text_bytes
 from federator.model.arrays import Archived
 from federator.model.jobs import Job, JobStatus
-from federator.ports import Archive, Blobs, Item, Usage, Written
+from federator.ports import Archive, Blobs, Usage, Written, every_item
 
 log = logging.getLogger(__name__)
 
@@ -344,7 +344,7 @@ class ArchiveWriter:
         found = [f"event/{job_id}/{each.id}" for each in msgspec.json.decode(events_json, type=list[_Id])]
         if len(found) < MOST_EVENTS:
             return found
-        return [item.key for item in await self._events(job_id)]
+        return [item.key async for item in every_item(self._records.store, f"event/{job_id}/")]
 
     def _texts(self, job_id: str, attempts: Sequence[str]) -> tuple[str, str, str | None]:
         """A job's rows as they are now, as the file has them."""
@@ -383,7 +383,8 @@ class ArchiveWriter:
         rows: list[ArchivedJob] = []
         size = 0
         for job in jobs[:STEP]:
-            events = [item.value for item in await self._events(job.id)]
+            rows_of = every_item(self._records.store, f"event/{job.id}/")
+            events = [item.value async for item in rows_of]
             summary = None
             if job.array is not None and job.array not in told and self._records.is_over(job.array):
                 told.add(job.array)
@@ -393,17 +394,6 @@ class ArchiveWriter:
             if size >= PIECE_BYTES:
                 break
         return rows
-
-    async def _events(self, job_id: str) -> list[Item]:
-        """Its timeline as it is stored."""
-        found: list[Item] = []
-        after: str | None = None
-        while True:
-            page = await self._records.store.range(f"event/{job_id}/", after=after)
-            found += page.items
-            after = page.next_after
-            if after is None:
-                return found
 
     def _row(
         self, job: Job, names: Sequence[str], events: Sequence[bytes], summary: tuple[bytes, bytes] | None

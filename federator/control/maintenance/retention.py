@@ -18,7 +18,7 @@ nobody knows. Bytes that no row names yet – a work directory that was just upl
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -43,7 +43,7 @@ from federator.model.events import LedgerEntry
 from federator.model.identity import JoinToken
 from federator.model.jobs import TERMINAL, Job
 from federator.model.sites import Member, SiteStatus
-from federator.ports import Blobs, Usage
+from federator.ports import Blobs, Usage, every_item
 from federator.settings import RetentionSettings
 from federator.telemetry import METRICS
 
@@ -345,20 +345,10 @@ class Retention:
         keys = list({f"client/{job.owner}/{job.client_id}" for job in group if job.client_id is not None})
         keys += [f"array/{group[0].array}"] if group[0].array in self._records.job_arrays else []
         for job in group:
-            keys += [key async for key in self._events(job)]
+            keys += [item.key async for item in every_item(self._records.store, f"event/{job.id}/")]
             keys += [f"placement/{name}" for name in placements.get(job.id, ())]
             keys += [f"outputs/{job.id}"] if job.id in self._records.outputs else []
         await self._delete([*keys, *(f"job/{job.id}" for job in group)])
-
-    async def _events(self, job: Job) -> AsyncIterator[str]:
-        after: str | None = None
-        while True:
-            page = await self._records.store.range(f"event/{job.id}/", after=after)
-            for item in page.items:
-                yield item.key
-            after = page.next_after
-            if after is None:
-                return
 
     async def _drop_specs(self) -> None:
         unused = self._records.unused_specs()
@@ -398,17 +388,14 @@ class Retention:
         await drop_oldest(self._records, self._chain, may_go)
 
     async def _counted(self) -> int:
-        lines, after, decoder = 0, None, msgspec.json.Decoder(_Line)
+        lines, decoder = 0, msgspec.json.Decoder(_Line)
         since = self._clock.now() - self.settings.promised_s
-        while True:
-            page = await self._records.store.range(LEDGER, after=after, limit=5000)
-            lines += len(page.items)
-            for line in map(decoder.decode, (item.value for item in page.items)):
-                if line.at >= since:
-                    self._recent_lines.add(line.who, line.at)
-            after = page.next_after
-            if after is None:
-                return lines
+        async for item in every_item(self._records.store, LEDGER, limit=5000):
+            lines += 1
+            line = decoder.decode(item.value)
+            if line.at >= since:
+                self._recent_lines.add(line.who, line.at)
+        return lines
 
     # ----------------------------------------------------------------------------------------------------- credentials
 

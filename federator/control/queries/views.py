@@ -52,6 +52,7 @@ from federator.model.plans import Explanation, Waiting
 from federator.model.rights import MAY_READ
 from federator.model.sites import Site
 from federator.planning.wording.told import told_event, told_line, winner_words
+from federator.ports import every_item
 from federator.wire.addresses import read_address
 from federator.wire.administration import BurstStatus
 from federator.wire.http import (
@@ -420,8 +421,8 @@ class Views:
             return [told_event(event) for event in past if after is None or event.id > after]
         prefix = f"event/{job_id}/"
         return [
-            told_event(msgspec.json.decode(data, type=Event))
-            async for data in self._rows(prefix, prefix + after if after else None)
+            told_event(msgspec.json.decode(item.value, type=Event))
+            async for item in every_item(self._records.store, prefix, after=prefix + after if after else None)
         ]
 
     async def ledger(
@@ -467,19 +468,11 @@ class Views:
     ) -> AsyncIterator[LedgerEntry]:
         """Lines from that moment on: ids are in the order of their time, so nothing before it is read."""
         after = max(after or "", earliest("le", since)) if since > 0 else after
-        async for data in self._rows("ledger/", f"ledger/{after}" if after else None):
-            entry = msgspec.json.decode(data, type=LedgerEntry)
+        start = f"ledger/{after}" if after else None
+        async for item in every_item(self._records.store, "ledger/", after=start):
+            entry = msgspec.json.decode(item.value, type=LedgerEntry)
             if entry.at >= since:
                 yield entry
-
-    async def _rows(self, prefix: str, after: str | None) -> AsyncIterator[bytes]:
-        while True:
-            page = await self._records.store.range(prefix, after=after, limit=1000)
-            for item in page.items:
-                yield item.value
-            after = page.next_after
-            if after is None:
-                return
 
     def _waiting(self, job: Job) -> Waiting | None:
         """What the newest plan says of a job that waits."""

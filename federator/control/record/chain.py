@@ -19,6 +19,7 @@ from federator.control.record.signer import Signer
 from federator.kernel.clock import Clock
 from federator.model.events import LedgerEntry
 from federator.model.ledger import FRESH_S, Head, LedgerState, Part, Seal, SealedLine, head_of, line_hash
+from federator.ports import every_item
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,6 @@ EVERY_S = 1.0
 """Real seconds between two seals while lines are written."""
 LOOKED_THROUGH = 1000
 """Seals in which a line that was noted and not known to be sealed is looked for, at most: a successor seals those first."""
-PAGE = 1000
 LEDGER = "ledger/"
 
 
@@ -190,13 +190,8 @@ class Chain:
         return None if item is None else msgspec.json.decode(item.value, type=Seal)
 
     async def _lines(self, after: str | None) -> AsyncIterator[dict[str, Any]]:
-        while True:
-            page = await self._records.store.range(LEDGER, after=after, limit=PAGE)
-            for item in page.items:
-                yield msgspec.json.decode(item.value)
-            after = page.next_after
-            if after is None:
-                return
+        async for item in every_item(self._records.store, LEDGER, after=after):
+            yield msgspec.json.decode(item.value)
 
     async def parts_of(self, seal: Seal, *, begins: bool) -> AsyncIterator[Part]:
         """The lines of a seal that are kept, then the seal. Where an export begins, first where that is: lines from before the chain are not in it."""

@@ -23,7 +23,7 @@ from federator.model.outlook import Proof
 from federator.model.plans import Plan
 from federator.model.snapshot import Problem
 from federator.planning.plans.differences import completed, differences
-from federator.ports import Put, Solver, Store, Transaction
+from federator.ports import Put, Solver, Store, Transaction, every_item
 from federator.settings import RetentionSettings
 from federator.wire.decisions import DecisionRow, ReplayResult
 
@@ -76,14 +76,8 @@ class DecisionLog:
 
     async def load_index(self) -> None:
         """Read what is recorded. Called once."""
-        after: str | None = None
-        while True:
-            page = await self._store.range(INDEX, after=after)
-            for item in page.items:
-                self._add(msgspec.json.decode(item.value, type=DecisionRow))
-            after = page.next_after
-            if after is None:
-                return
+        async for item in every_item(self._store, INDEX):
+            self._add(msgspec.json.decode(item.value, type=DecisionRow))
 
     def rows(self) -> list[DecisionRow]:
         """All recorded decisions, oldest first."""
