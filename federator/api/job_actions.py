@@ -52,7 +52,7 @@ async def _meant(call: Call, action: JobAction) -> list[tuple[str, Meant]]:
                 raise not_yours(job)
         if each.array is not None and _one_by_one(action, name):
             refuse_pieces(each.array, without(each.array.left, each.places), each.array.cancelled)
-        call.core.intake.check(call.caller, action, jobs)
+        call.core.intake.verbs.check(call.caller, action, jobs)
         meant.append((name, each))
         await asyncio.sleep(0)
     return meant
@@ -75,12 +75,12 @@ async def _act_on(call: Call, action: JobAction, name: str, meant: Meant) -> Act
         ended = f"{meant.label} has ended"
         return ActedOn(name, meant.label, 0, size(meant.named), status={}, because=ended, left_because=ended)
     if meant.array is not None and not _one_by_one(action, name):
-        rest = await intake.act_on_rest(call.caller, action, meant.array.id, meant.places)
+        rest = await intake.verbs.act_on_rest(call.caller, action, meant.array.id, meant.places)
         more = _became_jobs(call, meant.array, meant.places)
     else:
         more = [job.id for job in meant.tasks]
     ids = [*(job.id for job in meant.jobs), *more]
-    acted = await intake.act(call.caller, action, ids)
+    acted = await intake.verbs.act(call.caller, action, ids)
     now = [job for job in map(call.core.records.known_job, ids) if job is not None]
     status = Counter(str(job.status) for job in now) + _unexpanded(call, meant)
     return ActedOn(

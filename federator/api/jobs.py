@@ -253,7 +253,7 @@ async def preview(call: Call) -> Preview:
 async def preview_change(call: Call) -> Preview:
     """What would become of a job that waits, if it were changed so; nothing is changed."""
     patch = await call.body(JobPatch)
-    return await call.core.views.preview_of(*call.core.intake.patched(call.caller, call.job, patch))
+    return await call.core.views.preview_of(*call.core.intake.verbs.patched(call.caller, call.job, patch))
 
 
 def _read_any(document: object, *, now: float) -> JobRequest | StepsRequest:

@@ -40,7 +40,7 @@ async def archived(folder: Path) -> World:
     retention = world.core.sweeper.retention
     retention.configure(replace(retention.settings, recent_jobs=1))
     made = [await world.submit(BOB, name="long", env=LONG | {"N": str(number)}) for number in range(JOBS)]
-    await world.core.intake.act(BOB, JobAction("cancel", ("long",)), made)
+    await world.core.intake.verbs.act(BOB, JobAction("cancel", ("long",)), made)
     clock.advance(3600.0)
     await retention.sweep()
     assert not world.core.records.jobs

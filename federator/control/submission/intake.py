@@ -1,7 +1,7 @@
 """Intake: what users ask for becomes records, durable before it is acknowledged.
 
-Everything a person does to a job comes through here – submit, update, cancel, hold, release, requeue – and changes only records; what
-has to happen at sites follows from them.
+Everything a person does to a job comes through here – submit, update, cancel, hold, release, requeue; to many of them, through `verbs` –
+and changes only records; what has to happen at sites follows from them.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from federator.control.submission.expansion import Expansion
 from federator.control.submission.group_commit import GROUP, Asked, GroupCommit
 from federator.control.submission.past_work import PastWork
 from federator.control.submission.series import SeriesService
-from federator.control.submission.verbs import Acted, Verbs, act_on_many, act_on_rest
+from federator.control.submission.verbs import Verbs
 from federator.kernel.errors import Conflict, FederatorError, NotFound
-from federator.model.arrays import JobArray, Spans
+from federator.model.arrays import JobArray
 from federator.model.identity import Caller
-from federator.model.jobs import Job, JobSpec
+from federator.model.jobs import Job
 from federator.wire.http import JobAction, JobPatch, Submitted, Verb
 from federator.wire.jobfile import JobRequest
 from federator.wire.steps import StepsRequest
@@ -44,7 +44,7 @@ class Intake:
         self._event_writer = event_writer
         self.acceptance = acceptance
         self._series = series
-        self._verbs = Verbs(records, event_writer, lambda: acceptance.authority)
+        self.verbs = Verbs(records, event_writer, lambda: acceptance.authority)
         self.expansion = Expansion(records, event_writer)
         self._group_commit = GroupCommit(records, acceptance)
 
@@ -150,29 +150,13 @@ class Intake:
                 raise
             return job
 
-    def check(self, caller: Caller, action: JobAction, jobs: Sequence[Job]) -> None:
-        """Raises what a patch meets at any of these jobs, before one is changed: `Invalid` and `Forbidden`."""
-        self._verbs.check(caller, action, jobs)
-
-    def patched(self, caller: Caller, job: Job, patch: JobPatch) -> tuple[Job, JobSpec]:
-        """A job that waits as a patch would leave it, and its spec; nothing is written. Raises `Conflict`, `Invalid` and `Forbidden`."""
-        return self._verbs.patched(caller, job, patch)
-
-    async def act_on_rest(self, caller: Caller, action: JobAction, array: str, places: Spans) -> Acted:
-        """Do it to those tasks of an array at these places that are not expanded. They must be the caller's to change."""
-        return await act_on_rest(self._records, self._verbs, caller, action, array, places)
-
-    async def act(self, caller: Caller, action: JobAction, jobs: Sequence[str]) -> Acted:
-        """Do it to many; those that the verb does not suit are left as they are. They must be the caller's to change."""
-        return await act_on_many(self._records, self._verbs, caller, action, jobs)
-
     async def act_on_one(self, caller: Caller, verb: Verb, job_id: str, patch: JobPatch | None = None) -> Job:
         """Do it to one. Raises `Conflict` where the verb does not suit it."""
         action = JobAction(verb, (job_id,), patch)
 
         def compute() -> Changes:
             changes = Changes()
-            for refused in self._verbs.write(changes, caller, action, [self._job(job_id)]):
+            for refused in self.verbs.write(changes, caller, action, [self._job(job_id)]):
                 raise refused
             return changes
 

@@ -102,7 +102,7 @@ class Replicas:
             self.services.load(key).book(new)
         if cancels:
             caller = owners.caller(service)
-            await self._intake.act(caller, JobAction("cancel", tuple(cancels)), cancels)
+            await self._intake.verbs.act(caller, JobAction("cancel", tuple(cancels)), cancels)
 
     def _step(
         self,

@@ -224,9 +224,9 @@ class SeriesRuns:
         """Cancel what is left of the newest run: another takes its place once it is gone."""
         caller, cancel = self._owners.caller(series), JobAction("cancel", series.last)
         for array in series.last:
-            await self._intake.act_on_rest(caller, cancel, array, EVERYWHERE)
+            await self._intake.verbs.act_on_rest(caller, cancel, array, EVERYWHERE)
         jobs = [job.id for job in newest_run(self._records, series) if not job.terminal]
-        await self._intake.act(caller, cancel, jobs)
+        await self._intake.verbs.act(caller, cancel, jobs)
 
 
 def _request(series: Series, due_at: float) -> JobRequest:

@@ -190,6 +190,48 @@ class Verbs:
         )  # fmt: skip
         return Acted(count, 0, "", array.cancelled_because if action.verb == "cancel" else template.because)
 
+    async def act_on_rest(self, caller: Caller, action: JobAction, array: str, places: Spans) -> Acted:
+        """Do it to those tasks at these places of an array that are not expanded, as one transaction. They must be the caller's to change."""
+        acted = [NOTHING]
+
+        def compute() -> Changes:
+            changes, row = Changes(), self._records.job_arrays.get(array)
+            acted[0] = NOTHING if row is None else self.write_rest(changes, caller, action, row, places)
+            return changes
+
+        await self._records.transact(compute)
+        return acted[0]
+
+    async def act(self, caller: Caller, action: JobAction, names: Sequence[str]) -> Acted:
+        """Do it to all of these that are on record, a part of them at a time; others have their turn after every part. They must be the caller's to change; those that the verb does not suit are left as they are."""
+
+        async def act_on(part: Sequence[str]) -> Acted:
+            refused: list[Conflict] = []
+
+            def compute() -> Changes:
+                changes = Changes()
+                jobs = [job for job in map(self._records.known_job, part) if job is not None]
+                refused[:] = self.write(changes, caller, action, jobs)
+                return changes
+
+            changes = await self._records.transact(compute)
+            changed = [row for row in changes.rows.values() if isinstance(row, Job)]
+            left_because = refused[0].describe() if refused else ""
+            return Acted(len(changed), len(refused), left_because, changed[0].because if changed else "")
+
+        parts: list[asyncio.Future[Acted]] = []
+        for start in range(0, len(names), PART):
+            if len(parts) >= AHEAD:
+                await asyncio.wait([parts[-AHEAD]])
+            parts.append(asyncio.ensure_future(act_on(names[start : start + PART])))
+            await asyncio.sleep(0)
+        done = await asyncio.gather(*parts)
+        left_because = next((each.left_because for each in done if each.left), "")
+        because = next((each.because for each in done if each.changed), "")
+        return Acted(
+            sum(each.changed for each in done), sum(each.left for each in done), left_because, because
+        )
+
     def placement(self, job: Job) -> Placement | None:
         """Where it is now."""
         placement = self._records.known_placement(job.placement)
@@ -288,52 +330,6 @@ def refuse_ended(job: Job, remedy: str = "submit it again to run it again") -> N
     """Raises `Conflict` for a job that has ended."""
     if job.terminal:
         raise Conflict(f"{job.label} has ended: {job.status}", remedy=remedy)
-
-
-async def act_on_rest(
-    records: Records, verbs: Verbs, caller: Caller, action: JobAction, array: str, places: Spans
-) -> Acted:
-    """Do it to those tasks at these places of an array that are not expanded, as one transaction."""
-    acted = [NOTHING]
-
-    def compute() -> Changes:
-        changes, row = Changes(), records.job_arrays.get(array)
-        acted[0] = NOTHING if row is None else verbs.write_rest(changes, caller, action, row, places)
-        return changes
-
-    await records.transact(compute)
-    return acted[0]
-
-
-async def act_on_many(
-    records: Records, verbs: Verbs, caller: Caller, action: JobAction, names: Sequence[str]
-) -> Acted:
-    """Do it to all of these that are on record, a part of them at a time; others have their turn after every part."""
-
-    async def act(part: Sequence[str]) -> Acted:
-        refused: list[Conflict] = []
-
-        def compute() -> Changes:
-            changes = Changes()
-            jobs = [job for job in map(records.known_job, part) if job is not None]
-            refused[:] = verbs.write(changes, caller, action, jobs)
-            return changes
-
-        changes = await records.transact(compute)
-        changed = [row for row in changes.rows.values() if isinstance(row, Job)]
-        left_because = refused[0].describe() if refused else ""
-        return Acted(len(changed), len(refused), left_because, changed[0].because if changed else "")
-
-    parts: list[asyncio.Future[Acted]] = []
-    for start in range(0, len(names), PART):
-        if len(parts) >= AHEAD:
-            await asyncio.wait([parts[-AHEAD]])
-        parts.append(asyncio.ensure_future(act(names[start : start + PART])))
-        await asyncio.sleep(0)
-    done = await asyncio.gather(*parts)
-    left_because = next((each.left_because for each in done if each.left), "")
-    because = next((each.because for each in done if each.changed), "")
-    return Acted(sum(each.changed for each in done), sum(each.left for each in done), left_because, because)
 
 
 def _in_words(patch: JobPatch) -> str:

@@ -28,14 +28,14 @@ async def test_an_array_of_that_name_that_comes_meanwhile_is_left_alone(
     intake = rig.world.core.intake
     intake.acceptance.limits = replace(intake.acceptance.limits, array_waiting=10)
     await rig.submit(name="sweep", array="0-99")
-    act_on_rest = intake.act_on_rest
+    act_on_rest = intake.verbs.act_on_rest
 
     async def and_another_comes(*args: Any) -> Acted:
         acted = await act_on_rest(*args)
         await rig.submit(name="sweep", array="0-99")
         return acted
 
-    monkeypatch.setattr(intake, "act_on_rest", and_another_comes)
+    monkeypatch.setattr(intake.verbs, "act_on_rest", and_another_comes)
     body = {"verb": "cancel", "jobs": ["sweep"]}
     (acted,) = (await rig.ask("POST", "/v1/jobs/actions", json=body)).json()
     assert (acted["changed"], acted["status"]) == (100, {"CANCELLED": 100})

@@ -105,15 +105,15 @@ class Story:
         """As the API does it."""
         views, intake, (name,) = self.world.core.views, self.world.core.intake, action.jobs
         meant = await views.find_all(ADA, name)
-        await intake.act_on_rest(ADA, action, self.array, meant.places)
-        await intake.act(ADA, action, [job.id for job in (await views.find_all(ADA, name)).jobs])
+        await intake.verbs.act_on_rest(ADA, action, self.array, meant.places)
+        await intake.verbs.act(ADA, action, [job.id for job in (await views.find_all(ADA, name)).jobs])
 
     async def act_on_one(self, verb: Verb, place: int) -> None:
         job = self.world.core.views.find_job(ADA, f"sweep[{place * self.step}]")
         assert job.id == self.ids[place]
         if verb == "cancel":
             self.cancelled.add(place)
-        await self.world.core.intake.act(ADA, JobAction(verb, (job.id,)), [job.id])
+        await self.world.core.intake.verbs.act(ADA, JobAction(verb, (job.id,)), [job.id])
 
     def check(self) -> None:
         """Each task is in one place, and counts once."""

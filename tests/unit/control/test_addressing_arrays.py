@@ -64,7 +64,7 @@ async def test_many_are_changed_in_few_transactions_with_a_line_in_the_ledger_fo
     await world.turn()
     records, intake = world.core.records, world.core.intake
     before = records.revision
-    acted = await intake.act(ADA, JobAction("cancel", ("sweep",)), tasks[:99])
+    acted = await intake.verbs.act(ADA, JobAction("cancel", ("sweep",)), tasks[:99])
     assert (acted.changed, acted.left) == (99, 0)
     assert records.revision - before <= 4
     statuses = [world.job(task).status for task in tasks]
@@ -79,17 +79,17 @@ async def test_tasks_that_a_verb_does_not_suit_are_left_and_counted(world: World
     tasks = (await world.submit_all(name="sweep", array="0-9", resources={"gpus": 1})).jobs
     await world.turn()
     await world.sites["lab"].finish(tasks[0])
-    acted = await world.core.intake.act(ADA, JobAction("requeue", ("sweep",)), tasks)
+    acted = await world.core.intake.verbs.act(ADA, JobAction("requeue", ("sweep",)), tasks)
     assert (acted.changed, acted.left) == (3, 7)
     assert acted.left_because.startswith("sweep[0] has ended: SUCCEEDED")
-    nothing = await world.core.intake.act(ADA, JobAction("requeue", ("sweep",)), tasks[:1])
+    nothing = await world.core.intake.verbs.act(ADA, JobAction("requeue", ("sweep",)), tasks[:1])
     assert (nothing.changed, nothing.left) == (0, 1)
     cancel = JobAction("cancel", ("sweep",))
-    acted = await world.core.intake.act(ADA, cancel, tasks)
+    acted = await world.core.intake.verbs.act(ADA, cancel, tasks)
     assert (acted.changed, acted.left, acted.because) == (9, 1, "cancelled by ada")
     assert acted.left_because == "sweep[0] has ended: SUCCEEDED (there is nothing left to cancel)"
     await world.obey()
-    again = await world.core.intake.act(ADA, cancel, tasks[1:])
+    again = await world.core.intake.verbs.act(ADA, cancel, tasks[1:])
     assert (again.changed, again.left) == (0, 0), "what is cancelled already is as it was asked to be"
 
 
@@ -191,12 +191,12 @@ async def test_all_tasks_of_an_array_are_updated_and_told_to_their_sites(world: 
     await world.turn()
     await world.sites["lab"].finish(tasks[0])
     records, patch = world.core.records, JobPatch(priority=20, max_duration="2h")
-    acted = await world.core.intake.act(ADA, JobAction("update", ("sweep",), patch), tasks)
+    acted = await world.core.intake.verbs.act(ADA, JobAction("update", ("sweep",), patch), tasks)
     assert (acted.changed, acted.left) == (99, 1)
     assert {world.job(task).priority for task in tasks[1:]} == {20}
     assert world.placement(tasks[1]).max_duration_s == 7200
     told = [entry.what for entry in await world.core.views.ledger(limit=100)]
     assert "update priority=20, max_duration=2h sweep[1-28]" in told
     with pytest.raises(Invalid, match="101 is outside"):
-        await world.core.intake.act(ADA, JobAction("update", ("sweep",), JobPatch(priority=101)), tasks)
+        await world.core.intake.verbs.act(ADA, JobAction("update", ("sweep",), JobPatch(priority=101)), tasks)
     assert records.jobs[tasks[9]].priority == 20

@@ -219,7 +219,7 @@ async def test_verbs_find_that_a_job_of_the_archive_has_ended(place: Place) -> N
     assert (await world.core.intake.cancel(ADA, job.id)).status is JobStatus.SUCCEEDED
     with pytest.raises(Conflict, match="has ended"):
         await world.core.intake.act_on_one(ADA, "hold", job.id)
-    acted = await world.core.intake.act(ADA, JobAction("requeue", (job.id,)), [job.id])
+    acted = await world.core.intake.verbs.act(ADA, JobAction("requeue", (job.id,)), [job.id])
     assert (acted.changed, acted.left) == (0, 1)
     assert world.core.records.jobs.get(first) is None
 

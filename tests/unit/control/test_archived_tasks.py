@@ -147,8 +147,8 @@ async def test_the_rest_can_be_cancelled_when_all_others_are_in_the_archive(plac
     meant = await world.core.views.find_all(ADA, "sweep")
     assert meant.array is not None
     action = JobAction("cancel", ("sweep",))
-    await world.core.intake.act_on_rest(ADA, action, meant.array.id, meant.places)
-    await world.core.intake.act(ADA, action, [job.id for job in meant.jobs])
+    await world.core.intake.verbs.act_on_rest(ADA, action, meant.array.id, meant.places)
+    await world.core.intake.verbs.act(ADA, action, [job.id for job in meant.jobs])
     shown = await detail(world)
     assert shown.tasks == {"FAILED": 1, "CANCELLED": 24, "SUCCEEDED": 15}
     assert shown.finished_at is not None
@@ -162,7 +162,9 @@ async def test_what_follows_an_archived_array_is_told_of_tasks_that_never_became
     await world.submit_all(name="sweep", array=f"0-{TASKS - 1}", resources={"gpus": 1})
     meant = await world.core.views.find_all(ADA, "sweep")
     assert meant.array is not None
-    await world.core.intake.act_on_rest(ADA, JobAction("cancel", ("sweep",)), meant.array.id, meant.places)
+    await world.core.intake.verbs.act_on_rest(
+        ADA, JobAction("cancel", ("sweep",)), meant.array.id, meant.places
+    )
     while world.core.records.open_jobs:
         await world.turn()
         for job in list(world.core.records.open_jobs.values()):

@@ -44,9 +44,9 @@ async def act(world: World, verb: JobAction, name: str) -> int:
     """As the API does it for the whole of an array."""
     meant, intake = await world.core.views.find_all(ADA, name), world.core.intake
     assert meant.array is not None
-    rest = await intake.act_on_rest(ADA, verb, meant.array.id, meant.places)
+    rest = await intake.verbs.act_on_rest(ADA, verb, meant.array.id, meant.places)
     jobs = (await world.core.views.find_all(ADA, name)).jobs
-    return rest.changed + (await intake.act(ADA, verb, [job.id for job in jobs])).changed
+    return rest.changed + (await intake.verbs.act(ADA, verb, [job.id for job in jobs])).changed
 
 
 async def run_out(world: World) -> None:
@@ -274,7 +274,7 @@ async def test_at_most_so_many_run_though_many_are_no_jobs() -> None:
 async def test_nothing_of_it_is_dropped_while_tasks_are_left() -> None:
     world = await a_world()
     await world.submit_all(name="sweep", array="0-29", resources={"gpus": 1})
-    await world.core.intake.act_on_rest(
+    await world.core.intake.verbs.act_on_rest(
         ADA, JobAction("hold", ("sweep",)), _task(world, 0).array or "", EVERYWHERE
     )
     await run_out(world)
@@ -308,7 +308,7 @@ async def test_who_acts_on_tasks_while_others_become_jobs_has_a_turn(monkeypatch
     filling = asyncio.ensure_future(making.fill(array))
     task = world.core.views.find_job(ADA, "sweep[9999]")
     await world.core.intake.act_on_one(ADA, "hold", task.id)
-    await world.core.intake.act_on_rest(ADA, JobAction("cancel", ("x",)), array, ((9000, 9999),))
+    await world.core.intake.verbs.act_on_rest(ADA, JobAction("cancel", ("x",)), array, ((9000, 9999),))
     assert not submitting.done(), "this comes while the window is filled"
     await asyncio.gather(submitting, filling)
     assert expanded(world) == [*range(4000), 9999]
@@ -321,7 +321,7 @@ async def test_single_tasks_do_not_tear_it_into_more_pieces_than_its_row_may_hav
     world = await a_world()
     answer = await world.submit_all(name="sweep", array="0-99")
     every_other = (await world.core.views.find_all(ADA, "sweep[20-98:2]")).tasks
-    acted = await world.core.intake.act(ADA, JobAction("hold", ()), [job.id for job in every_other])
+    acted = await world.core.intake.verbs.act(ADA, JobAction("hold", ()), [job.id for job in every_other])
     row = world.core.records.job_arrays[answer.array]
     assert acted.left == 40 - acted.changed > 0
     assert "over 5 pieces (name tasks that follow each other)" in acted.left_because

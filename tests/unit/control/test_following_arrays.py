@@ -114,11 +114,11 @@ async def test_only_so_many_tasks_of_an_array_run_at_once(world: World) -> None:
     await world.sites["lab"].finish(tasks[0])
     await world.turn()
     assert running() == [1, 2]
-    await world.core.intake.act(ADA, JobAction("hold", ("sweep",)), tasks[3:5])
+    await world.core.intake.verbs.act(ADA, JobAction("hold", ("sweep",)), tasks[3:5])
     await world.sites["lab"].finish(tasks[1])
     await world.turn()
     assert running() == [2, 5], "tasks that are held take no turn"
-    await world.core.intake.act(ADA, JobAction("release", ("sweep",)), tasks[3:5])
+    await world.core.intake.verbs.act(ADA, JobAction("release", ("sweep",)), tasks[3:5])
     await world.turn()
     assert running() == [2, 5], "a task that is let go waits for those that run"
     await world.core.intake.cancel(ADA, tasks[5])

@@ -144,7 +144,7 @@ async def test_a_job_that_waits_is_given_other_gpu_models_and_starts(world: Worl
     assert world.job(job).status is JobStatus.PENDING
     model = world.core.views.site("lab").pools[0].pool.model
     patch = JobPatch(models=f"B200|{model.lower()}")
-    would = await world.core.views.preview_of(*world.core.intake.patched(ADA, world.job(job), patch))
+    would = await world.core.views.preview_of(*world.core.intake.verbs.patched(ADA, world.job(job), patch))
     assert would.explanation.sites[0].filter == ""
     assert world.core.records.spec(world.job(job).spec_hash).resources.gpus.models == ("B200",)
     await world.core.intake.update(ADA, job, patch)
@@ -190,7 +190,7 @@ async def test_a_job_that_waits_is_given_other_needs_and_sites(
     assert world.job(job).status is JobStatus.PENDING
     told = await world.core.views.explain(world.job(job))
     assert any(can_be_applied(each, job) for each in told.remedies), told.remedies
-    would = await world.core.views.preview_of(*world.core.intake.patched(ADA, world.job(job), patch))
+    would = await world.core.views.preview_of(*world.core.intake.verbs.patched(ADA, world.job(job), patch))
     assert would.explanation.sites[0].filter == ""
     await world.core.intake.update(ADA, job, patch)
     await world.turn()
