@@ -71,7 +71,7 @@ def replay(
     """
     from federator.simulation.loads import LoadOptions
     from federator.simulation.policy_replay import replayed
-    from federator.simulation.study import Study, summarised
+    from federator.simulation.study import study_of
 
     writable(json, report)
     try:
@@ -86,16 +86,7 @@ def replay(
     options = LoadOptions(limit=load.limit)
     ready_planner()
     found, remarks, troubles = replayed(load.live, proposed, options, seed=seed, progress=ProgressBar())
-    where = load.live.world
-    study = Study(
-        world=where.name,
-        gpus=where.gpus,
-        trace=load.trace,
-        options=options,
-        capacity=1.0,
-        runs=found.runs,
-        summaries=summarised(found.runs),
-    )
+    study = study_of(load.live.world, load.trace, options, found.runs)
     show_contrast(found.contrast, remarks)
     write_contrast(found, study, remarks, json, report)
     return FAILED if show_troubles(troubles) else OK

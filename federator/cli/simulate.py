@@ -95,7 +95,7 @@ def simulate(
     from federator.cli.exit_codes import FAILED, OK
     from federator.simulation.loads import LoadOptions
     from federator.simulation.schedulers import scheduler as named
-    from federator.simulation.study import runs, summarised
+    from federator.simulation.study import runs, study_of
     from federator.simulation.world import scaled
 
     chosen = [named(name) for name in scheduler]
@@ -127,7 +127,7 @@ def simulate(
         done.append(run)
         if schedule_out is not None:
             unwritten += _unwritten(schedule_out, run, outcome, many=many)
-    study = _study(where, given.trace, options, capacity, done, summarised(done))
+    study = study_of(where, given.trace, options, done, capacity)
     _show(study, given.remarks)
     _write(study, json, report)
     for fault in unwritten:
@@ -196,7 +196,7 @@ def _what_if(asked: _Asked, what_if: WhatIf, progress: "ProgressBar", files: _Fi
     """The world as it is beside the one that is asked about."""
     from federator.cli.exit_codes import FAILED, OK
     from federator.simulation.contrast import TURNS_APART, Side, contrasted
-    from federator.simulation.study import summarised
+    from federator.simulation.study import study_of
     from federator.simulation.what_if import changed
 
     other = changed(asked.world, add_pool=what_if.add_pool, drain=what_if.drain, price=what_if.price)
@@ -214,8 +214,7 @@ def _what_if(asked: _Asked, what_if: WhatIf, progress: "ProgressBar", files: _Fi
     for run, outcome in zip(found.runs, found.outcomes, strict=True):
         if files.schedule_out is not None:
             _write_schedule(files.schedule_out, run, outcome, many=True)
-    runs = list(found.runs)
-    study = _study(asked.world, asked.given.trace, asked.options, asked.capacity, runs, summarised(runs))
+    study = study_of(asked.world, asked.given.trace, asked.options, found.runs, asked.capacity)
     write_contrast(found, study, remarks, files.json, files.report)
     return FAILED if show_troubles(found.troubles) else OK
 
@@ -263,27 +262,6 @@ def _begin() -> ProgressBar:
     """Have the planner ready; from here on it is told how far the simulation is."""
     ready_planner()
     return ProgressBar()
-
-
-def _study(
-    world: "WorldSpec",
-    trace: str,
-    options: "LoadOptions",
-    capacity: float,
-    done: "list[Run]",
-    summaries: "tuple[Summary, ...]",
-) -> "Study":
-    from federator.simulation.study import Study
-
-    return Study(
-        world=world.name,
-        gpus=world.gpus,
-        trace=trace,
-        options=options,
-        capacity=capacity,
-        runs=tuple(done),
-        summaries=summaries,
-    )
 
 
 def _write_schedule(path: Path, run: "Run", outcome: "Outcome", *, many: bool) -> None:

@@ -88,11 +88,21 @@ def _named(watch: Watch, name: str, seed: int) -> Callable[[Moment], None]:
     return lambda moment: watch(name, seed, moment)
 
 
-def summarised(done: Sequence[Run]) -> tuple[Summary, ...]:
-    """Each scheduler's means, in the order in which they were run first."""
+def study_of(
+    world: WorldSpec, trace: str, options: LoadOptions, done: Sequence[Run], capacity: float = 1.0
+) -> Study:
+    """Runs as a study, with each scheduler's means in the order in which they were run first."""
     names = dict.fromkeys(run.figures.scheduler for run in done)
-    return tuple(
-        _summary(name, [run.figures for run in done if run.figures.scheduler == name]) for name in names
+    return Study(
+        world=world.name,
+        gpus=world.gpus,
+        trace=trace,
+        options=options,
+        capacity=capacity,
+        runs=tuple(done),
+        summaries=tuple(
+            _summary(name, [run.figures for run in done if run.figures.scheduler == name]) for name in names
+        ),
     )
 
 

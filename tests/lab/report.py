@@ -64,7 +64,7 @@ def report(
     from federator.cli.exit_codes import FAILED, OK
     from federator.simulation.loads import LoadOptions
     from federator.simulation.report import page
-    from federator.simulation.study import Study, summarised
+    from federator.simulation.study import study_of
     from federator.simulation.traces import read_trace
     from federator.simulation.world_files import load_world
     from tests.lab.schedulers import scheduler as named
@@ -78,15 +78,7 @@ def report(
     ready_planner()
     found = list(_runs(where, jobs, options, chosen, seed, _seconds(looks, "--looks")))
     runs = tuple(run for run, _ in found)
-    study = Study(
-        world=where.name,
-        gpus=where.gpus,
-        trace=trace.name,
-        options=options,
-        capacity=1.0,
-        runs=runs,
-        summaries=summarised(runs),
-    )
+    study = study_of(where, trace.name, options, runs)
     put(out, page(study, plots=plots_of([series for _, series in found if series.seed == seed[0]])))
     return FAILED if any(run.figures.violations or run.figures.faults for run in runs) else OK
 
