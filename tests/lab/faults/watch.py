@@ -92,7 +92,7 @@ class Watch:
         queue = rows.jobs[placement.job].queue
         limit = policies.limits.get(queue)
         used = sum(
-            each.nodes * each.gpus_per_node
+            _held(each)
             for each in rows.placements.values()
             if not each.ended and rows.jobs[each.job].queue == queue
         )
@@ -211,3 +211,10 @@ class Watch:
 
 def _why(job: Job) -> str:
     return because_of(job, job.submitted_at)
+
+
+def _held(placement: Placement) -> int:
+    """GPUs of the ranks that may still run: those of a gang at a member that has told of their end are free."""
+    parts = [placement.part(member) for member in placement.members]
+    over = sum(part is not None and part.ended for part in parts)
+    return placement.gpus_per_node * (placement.nodes - over)
