@@ -30,6 +30,8 @@ async def act(call: Call) -> list[ActedOn]:
         raise Invalid(
             "goes with update, and with nothing else", field="$.patch", remedy="write what to change"
         )
+    if action.verb != "cancel":
+        call.core.sweeper.retention.refuse_line(call.caller.name)
     meant = await _meant(call, action)
     return [await _act_on(call, action, name, jobs) for name, jobs in meant]
 

@@ -393,7 +393,10 @@ async def test_lines_of_the_ledger(rig: Rig) -> None:
         "limits.person_share",
     )
     for verb in ("hold", "release", "requeue"):
-        refused(await rig.ask("POST", f"/v1/jobs/{job}/{verb}", "ada"), "lines of the ledger")
+        refused(
+            await rig.ask("POST", "/v1/jobs/actions", "ada", json={"verb": verb, "jobs": [job]}),
+            "lines of the ledger",
+        )
     refused(await rig.ask("POST", "/v1/tokens/ada/rotate", "ada", json={}), "lines of the ledger")
     refused(await rig.ask("PUT", "/v1/notifications", "ada", json={}), "lines of the ledger")
     refused(await submitted(rig, "ada"), "lines of the ledger")

@@ -11,6 +11,7 @@ from federator.cli.top import _headline
 from federator.control.queries.views import Views
 from federator.model.jobs import JobStatus
 from federator.model.sites import SiteStatus
+from federator.wire.http import Verb
 from federator_agent import nvml
 from tests.support.dispatch import ADA, World, make_world
 
@@ -25,13 +26,13 @@ async def world() -> World:
 @pytest.mark.parametrize("verb", ["hold", "requeue"])
 @pytest.mark.parametrize("saves", [True, False])
 async def test_who_stops_a_job_that_saves_nothing_is_told_that_it_starts_anew(
-    world: World, verb: str, *, saves: bool
+    world: World, verb: Verb, *, saves: bool
 ) -> None:
     checkpoint: dict[str, Any] = {"checkpoint": {"every": "10m"}} if saves else {}
     job = await world.submit(resources={"gpus": 1}, **checkpoint)
     await world.turn()
     assert world.job(job).status is JobStatus.RUNNING
-    told = await getattr(world.core.intake, verb)(ADA, job)
+    told = await world.core.intake.act_on_one(ADA, verb, job)
     assert ("what it has done is lost" in told.because) is not saves
     await world.obey()
     said = " ".join(event.text for event in await world.core.views.events(job, None))
