@@ -29,6 +29,8 @@ LAUNCHERS = frozenset({"srun", "mpirun"})
 MOST_LINES = 10_000
 OPTIONS = "#SBATCH"
 """What a line with options begins with."""
+OF_OTHERS = ("#BSUB", "#PBS", "#COBALT", "#$")
+"""What such lines begin with in scripts of other schedulers (LSF, PBS, Cobalt, Grid Engine)."""
 SAME_AS = {
     "SLURM_ARRAY_TASK_ID": "FEDERATOR_ARRAY_INDEX",
     "SLURM_JOB_ID": "FEDERATOR_JOB_ID",
@@ -116,6 +118,9 @@ def read_script(path: Path, text: str) -> tuple[Document, list[str]]:
                 job.note(f"{OPTIONS} after the first command counts for nothing")
             elif len(words) > 1:
                 _mended(job, partial(_sbatch, job, words[1]))
+        elif words and words[0] in OF_OTHERS and not begun:
+            job.note(f"{words[0]} is of another scheduler and counts for nothing: write {OPTIONS}")
+            kept.append(line)
         elif number > 1 or not line.startswith("#!"):
             kept.append(line)
         begun = begun or bool(words and not words[0].startswith("#"))

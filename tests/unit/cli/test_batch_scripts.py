@@ -79,6 +79,7 @@ def test_an_sbatch_line_comes_to_fields_of_a_job_file(line: str, fields: dict[st
         ("#SBATCH --ntasks=4", "once per node, not 4 times"),
         ("srun python train.py", "starts its work with srun"),
         ("module load cuda", "loads modules"),
+        ("#BSUB -n 4", "line 2: #BSUB is of another scheduler and counts for nothing: write #SBATCH"),
         ("ls\n#SBATCH -N 2", "line 3: #SBATCH after the first command counts for nothing"),
     ],
 )
