@@ -13,9 +13,8 @@ from federator.wire.nearest import nearest
 from federator_agent.core.lent_capacity import DAYS, Hours, Lending, unparted
 from federator_agent.whose import Names
 
-_DAY = f"({'|'.join(DAYS)})"
 _HOURS = re.compile(
-    rf"(?:{_DAY}(?:-{_DAY})?\s+)?([01]?\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]?\d|2[0-3]):([0-5]\d)|24:00)"
+    r"(?:(mon|tue|wed|thu|fri|sat|sun)(?:-(mon|tue|wed|thu|fri|sat|sun))?\s+)?([01]?\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]?\d|2[0-3]):([0-5]\d)|24:00)"
 )
 
 

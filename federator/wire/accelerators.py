@@ -34,7 +34,7 @@ _TIMES = re.compile(
     r"(?P<first>\d{1,3})\s*[x×*]\s*(?P<after>[A-Za-z][\w.-]*)?|(?P<before>(?=[^x×*]*\d)[A-Za-z][\w.-]*?)\s*[x×*]\s*(?P<last>\d{1,3})"
 )
 """How many times a model, as people say it; a model of its own, such as RTX4090, has no digit before its x."""
-_PROFILE = re.compile(r"(?<![0-9A-Za-z])(?P<slices>\d{1,2})g\.(?P<gb>\d{1,4})gb", re.IGNORECASE)
+_PROFILE = re.compile(r"(?<![0-9A-Za-z])(?P<slices>[0-9])g\.(?P<gb>[0-9]{1,4})gb", re.IGNORECASE)
 _REMEDY = "write for example 4, A100:4, A100:80GB:4, A100|H100:4 or A100:0.5"
 Gpus = Annotated[
     object,

@@ -35,6 +35,7 @@ from federator.model.plans import Place, Plan, Rent
 from federator.planning.plans.greedy import plan_greedily
 from federator.ports import Transaction
 from federator.store.memory import MemoryStore
+from federator.wire.http import Verb
 from tests.support.dispatch import OFFER, World, make_world
 from tests.support.examples import examples
 
@@ -186,14 +187,14 @@ class Committing(RuleBasedStateMachine):
             self.run(self.world.submit(**fields))
 
     @rule(choice=st.integers(0, 10**6), verb=st.sampled_from(["cancel", "hold", "release", "requeue"]))
-    def interfere(self, choice: int, verb: str) -> None:
+    def interfere(self, choice: int, verb: Verb) -> None:
         jobs = list(self.world.core.records.open_jobs)
         if jobs:
             self.run(self._interfere(jobs[choice % len(jobs)], verb))
 
-    async def _interfere(self, job: str, verb: str) -> None:
+    async def _interfere(self, job: str, verb: Verb) -> None:
         try:
-            await getattr(self.world.core.intake, verb)(PLATFORM, job)
+            await self.world.core.intake.act_on_one(PLATFORM, verb, job)
         except Conflict:
             return
 

@@ -34,6 +34,7 @@ from federator.model.placements import (
     PlacementStatus,
 )
 from federator.store.memory import MemoryStore
+from federator.wire.http import Verb
 from tests.support.dispatch import ADA, ADMIN, World, make_world
 from tests.support.examples import examples
 
@@ -137,9 +138,9 @@ class Gangs(RuleBasedStateMachine):
         self.world = self.run(make_world(store, self.world.clock))
 
     @rule(verb=st.sampled_from(["hold", "requeue", "cancel"]))
-    def interfere(self, verb: str) -> None:
+    def interfere(self, verb: Verb) -> None:
         try:
-            self.run(getattr(self.world.core.intake, verb)(ADA, self.job))
+            self.run(self.world.core.intake.act_on_one(ADA, verb, self.job))
         except Conflict:
             return
 

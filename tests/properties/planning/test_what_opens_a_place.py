@@ -45,7 +45,7 @@ def test_what_is_offered_for_a_place_applied_alone_opens_it() -> None:
                     assert _opens(apply(problem, site.remedy), job, site.site, site.pool), site
 
     try_one()
-    assert sum(tried.values()) > 500
+    assert sum(tried.values()) > 400
     assert len(tried) > 12, tried
 
 

@@ -67,7 +67,7 @@ def started(fake: FakeDispatcher, *words: str) -> tuple[int, set[str]]:
         (("sites",), 385),
         (("queues",), 385),
         (("logs", "train"), 385),
-        (("explain", "train"), 385),
+        (("explain", "train"), 386),
         (("usage",), 385),
         (("wait", "train", "--for", "running"), 385),
         (("submit", "job.json"), 440),

@@ -10,6 +10,7 @@ from federator.model.events import LedgerKind
 from federator.model.jobs import Job, JobStatus, TerminalReason
 from federator.model.placements import Cause, Order, Placement, PlacementStatus
 from federator.store.memory import MemoryStore
+from federator.wire.http import Verb
 from tests.support.dispatch import ADA, ADMIN, FakeSite, World, make_world
 
 S = PlacementStatus
@@ -318,9 +319,9 @@ VERBS = [("cancel", JobStatus.CANCELLED), ("hold", JobStatus.HELD), ("requeue", 
 
 
 @pytest.mark.parametrize(("verb", "becomes"), VERBS)
-async def test_cancel_hold_and_requeue_stop_all_parts(verb: str, becomes: JobStatus) -> None:
+async def test_cancel_hold_and_requeue_stop_all_parts(verb: Verb, becomes: JobStatus) -> None:
     world, one, two, job = await running(checkpoint={"grace": "10s"})
-    await getattr(world.core.intake, verb)(ADA, job)
+    await world.core.intake.act_on_one(ADA, verb, job)
     await one.run_all()
     assert not settled(world.job(job)), "one part may still run"
     await two.run_all()
@@ -330,11 +331,11 @@ async def test_cancel_hold_and_requeue_stop_all_parts(verb: str, becomes: JobSta
 
 
 @pytest.mark.parametrize(("verb", "becomes"), VERBS)
-async def test_what_is_only_reserved_waits_for_nobody(verb: str, becomes: JobStatus) -> None:
+async def test_what_is_only_reserved_waits_for_nobody(verb: Verb, becomes: JobStatus) -> None:
     world, one, two, job = await a_lab()
     placement = world.placement(job)
     await one.say(placement, S.ACCEPTED)
-    await getattr(world.core.intake, verb)(ADA, job)
+    await world.core.intake.act_on_one(ADA, verb, job)
     assert world.job(job).status is becomes
     assert now(world, placement).status is S.REVOKED
     for site in (one, two):
