@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from federator.kernel.files import try_lock
+from federator.kernel.processes import environment_of
 from federator_agent.local import cgroups
 
 MARK = "FEDERATOR_RANK_DIR"
@@ -89,7 +90,7 @@ def processes_of(directories: Iterable[Path]) -> dict[Path, list[int]]:
     found: dict[Path, list[int]] = {directory: [] for directory in directories}
     marks = {f"{MARK}={directory}".encode(): pids for directory, pids in found.items()}
     for pid in process_ids():
-        for mark in marks.keys() & set(_environment(pid).split(b"\0")):
+        for mark in marks.keys() & set(environment_of(pid).split(b"\0")):
             marks[mark].append(pid)
     return found
 
@@ -97,7 +98,7 @@ def processes_of(directories: Iterable[Path]) -> dict[Path, list[int]]:
 def mark_of(pid: int) -> str:
     """The directory of the rank that a process belongs to; empty: of none, or it is not to be known."""
     mark = f"{MARK}=".encode()
-    found = (each for each in _environment(pid).split(b"\0") if each.startswith(mark))
+    found = (each for each in environment_of(pid).split(b"\0") if each.startswith(mark))
     return next(found, mark).removeprefix(mark).decode(errors="replace")
 
 
@@ -205,13 +206,6 @@ def process_ids() -> Iterator[int]:
     for name in os.listdir(_PROC):  # noqa: PTH208 - a scan of all processes must be cheap
         if name.isdigit() and int(name) != own:
             yield int(name)
-
-
-def _environment(pid: int) -> bytes:
-    try:
-        return (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return b""
 
 
 def leader(directory: Path, shim: Shim) -> int | None:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from federator.kernel.processes import environment_of
+
 MARK = "FEDERATOR_DEMO_DIR"
 TRACES = ("FEDERATOR_INSTANCE_DIR", "FEDERATOR_CHECKPOINT_DIR", "DEMO_JOURNAL")
 """Variables whose value lies below the folder: of rented machines, of jobs, of their set-up."""
@@ -89,7 +91,7 @@ class Processes:
         found = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
-                environment = _environment(entry)
+                environment = _environment(int(entry.name))
                 if self._is_ours(environment):
                     found[int(entry.name)] = environment
         return found
@@ -135,13 +137,9 @@ class Processes:
         )
 
 
-def _environment(process: Path) -> dict[str, str]:
+def _environment(pid: int) -> dict[str, str]:
     """The environment that a process started with; empty for one that is over, or not ours to see."""
-    try:
-        content = (process / "environ").read_bytes()
-    except OSError:
-        return {}
-    pairs = (entry.partition("=") for entry in content.decode(errors="replace").split("\0"))
+    pairs = (entry.partition("=") for entry in environment_of(pid).decode(errors="replace").split("\0"))
     return {key: value for key, _, value in pairs if key}
 
 

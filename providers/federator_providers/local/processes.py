@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from federator.kernel.processes import environment_of
+
 _PR_SET_CHILD_SUBREAPER = 36
 _PAUSE_S = 0.005
 
@@ -39,7 +41,9 @@ def kill_tagged(variable: str, value: str) -> None:
     wanted = f"{variable}={value}".encode()
 
     def tagged() -> set[int]:
-        return descendants({pid for pid in _pids() if wanted in _environment(pid)}) - {os.getpid()}
+        return descendants({pid for pid in _pids() if wanted in environment_of(pid).split(b"\0")}) - {
+            os.getpid()
+        }
 
     _kill_all(tagged)
 
@@ -109,10 +113,3 @@ def _state_and_parent(pid: int) -> tuple[str, int]:
     except OSError:
         return "", 0
     return fields[0], int(fields[1])
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []

@@ -28,3 +28,22 @@ def test_a_namespace_is_told_once_something_was_started_in_it(tmp_path: Path) ->
     finally:
         launcher.kill()
         launcher.wait()
+
+
+def test_a_process_is_not_overlooked_while_it_becomes_another_program(tmp_path: Path) -> None:
+    """There is nothing to read of its environment in the middle of that: a rank that was just being started was taken for over, and ran beside the next attempt."""
+    again = tmp_path / "again"
+    again.write_text(f'[ "$1" -gt 800 ] || exec /bin/sh {again} $(($1 + 1))')
+    process = subprocess.Popen(["/bin/sh", again, "0"], env={**os.environ, traces.MARK: str(tmp_path)})
+    overlooked = looks = 0
+    try:
+        while process.poll() is None:
+            found = traces.processes(tmp_path)
+            if process.poll() is None:
+                looks += 1
+                overlooked += process.pid not in found
+    finally:
+        process.kill()
+        process.wait()
+    assert looks > 20
+    assert not overlooked
