@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 
+from federator.kernel import files
 from federator.kernel.clock import Clock
 from federator_agent.local import cgroups, keyrings, traces
 from federator_agent.local.confinement import FIRST_NAMESPACE, GIVEN_DESCRIPTOR, OWNER, Launch, exports
@@ -25,7 +26,7 @@ from federator_agent.local.watchdog import ASKED, Fence
 
 SHIM = Path(__file__).with_name("shim.sh").read_text()
 """Read once: an upgrade that replaces the file under a running agent must not meet the old arguments."""
-PACKAGES = Path(__file__).parents[2]
+PACKAGES = os.pathsep.join({str(Path(each).parents[2]) for each in (__file__, files.__file__)})
 """Where a bare interpreter finds this package."""
 SELF_FENCING = True
 """Ranks that are cut off for too long are ended even if the agent is dead: by the watchdog."""
@@ -91,7 +92,7 @@ class LocalRanks:
             output = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             if fence is not None:
                 fence.write(directory)
-                watchdog = (sys.executable, str(PACKAGES))
+                watchdog = (sys.executable, PACKAGES)
             mark: dict[str, str] = {MARK: str(directory)}
             actions: list[keyrings.Action] = []
             if launch.given is not None:
