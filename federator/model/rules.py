@@ -299,7 +299,7 @@ class PreemptRule(msgspec.Struct, frozen=True, tag="preempt", forbid_unknown_fie
     """Who was displaced is left alone for so long."""
 
 
-IdleVerb = Literal["cancel", "requeue", "hold"]
+IdleVerb = Literal["cancel", "requeue", "hold", "shrink"]
 """What is done with a job whose GPUs do nothing."""
 
 

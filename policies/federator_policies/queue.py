@@ -99,7 +99,8 @@ class Idle(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: Duration
     """Once its GPUs have done nothing for this long, such as `2h`."""
     then: IdleVerb = "cancel"
-    """What `federator cancel`, `requeue` and `hold` do. It is told to stop, and has its `checkpoint.grace` to save itself before."""
+    """What `federator cancel`, `requeue` and `hold` do; `shrink`: it goes on in its smallest form, and one that has no smaller one is left as it is. It is told to stop,
+    and has its `checkpoint.grace` to save itself before."""
 
 
 class QueueSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

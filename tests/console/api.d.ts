@@ -1666,7 +1666,7 @@ declare namespace Api {
     deadline_budget_s: number | null;
     max_wait_s: number | null;
     max_idle_s: number | null;
-    idle_verb: "cancel" | "hold" | "requeue" | null;
+    idle_verb: "cancel" | "hold" | "requeue" | "shrink" | null;
     max_duration_s: number | null;
     max_priority: number;
     max_value_usd: number | null;

@@ -1,6 +1,7 @@
 """Running jobs whose GPUs do nothing, in queues that say for how long they may (`max_idle`): they stop, so that others have the GPUs.
 
-A job that is stopped has its grace to save itself, whatever becomes of it then: it is cancelled, waits again, or is held, as its queue says.
+A job that is stopped has its grace to save itself, whatever becomes of it then: it is cancelled, waits again, is held, or goes on in its smallest form, as its
+queue says. It grows again as other elastic work does.
 
 Seen by what sites have measured, and by nothing else: a site that measures nothing ends nothing, and after a restart of the dispatcher the time counts from what
 sites say anew. A job's owner is told before, where the settings say so (`alerts.idle_gpus_s`).
@@ -13,9 +14,9 @@ from federator.control.record.records import Changes, Records
 from federator.control.reports.measurements import Measurements
 from federator.kernel.quantities import format_duration
 from federator.model.jobs import JobStatus, Outcome, TerminalReason
-from federator.model.placements import Order
+from federator.model.placements import Order, Placement
 
-_DOES = {"cancel": "ends", "requeue": "requeues", "hold": "holds"}
+_DOES = {"cancel": "ends", "requeue": "requeues", "hold": "holds", "shrink": "shrinks"}
 
 
 async def end_idle_work(
@@ -32,7 +33,10 @@ async def end_idle_work(
         job = records.jobs[placement.job]
         limit_s = authority.said(job.queue).max_idle_s
         runs = job.placement == name and job.status is JobStatus.RUNNING and placement.order is Order.RUN
-        return runs and limit_s is not None and idle_s[name] >= limit_s
+        if not runs or limit_s is None or idle_s[name] < limit_s:
+            return False
+        shrinks = authority.said(job.queue).idle_verb == "shrink"
+        return not shrinks or _smallest(records, placement) is not None
 
     def end(changes: Changes, name: str) -> None:
         if not due(name):
@@ -46,8 +50,21 @@ async def end_idle_work(
         if verb == "cancel":
             outcome = Outcome(TerminalReason.CANCELLED, because)
             event_writer.job(changes, job, "cancel", because, outcome=outcome)
+        elif verb == "shrink":
+            form = _smallest(records, placement)
+            event_writer.job(changes, job, "suspend", because, pause_for="resize", form=form)
         else:
             event_writer.job(changes, job, "suspend", because, pause_for=verb)
         event_writer.stop(changes, placement, because, sent=True)
 
     await write_each(records, list(filter(due, idle_s)), end)
+
+
+def _smallest(records: Records, placement: Placement) -> int | None:
+    """The form with the fewest GPUs in which an elastic job could go on; None: it has none that is smaller than this."""
+    spec = records.spec(placement.spec_hash)
+    if not spec.elastic:
+        return None
+    forms = [spec.as_form(number) for number in range(len(spec.forms or ()) + 1)]
+    smallest = min(range(len(forms)), key=lambda number: forms[number].gpus_total)
+    return smallest if forms[smallest].gpus_total < placement.gpus else None

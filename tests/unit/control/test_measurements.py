@@ -1,5 +1,7 @@
 """What work really uses: whose word counts, what stays of it, and who is told when GPUs idle."""
 
+from typing import Any
+
 import pytest
 
 from federator.model.events import AlertKind, LedgerKind
@@ -133,6 +135,33 @@ async def test_work_that_idles_saves_itself_and_waits_again_or_is_held(
     assert world.job(job).resume_site == "north"
     texts = [event.text for event in await world.core.views.events(job, None)]
     assert f"its GPUs did nothing for 2h; queue strict {says} such work after 1h" in texts
+
+
+async def test_elastic_work_that_idles_goes_on_in_its_smallest_form_and_other_work_is_left() -> None:
+    world = await make_world()
+    site = await world.add_site("north", gpus=8)
+    await world.policies(queue("strict", "{max_idle: {after: 1h, then: shrink}}"))
+    saves: dict[str, Any] = {"checkpoint": {"grace": "60s"}, "resources": {"gpus": 1}, "queue": "strict"}
+    elastic = await world.submit(nodes=4, min_nodes=1, max_nodes=4, **saves)
+    other = await world.submit(**saves)
+    await world.turn()
+    await site.run_all()
+    assert world.core.records.placements[world.job(elastic).placement or ""].nodes == 4
+    for job in (elastic, other):
+        hear(world, job, Used(sampled_s=7200.0, gpus_sampled_s=7200.0, idle_s=7200.0))
+    await world.turn()
+    await site.run_all()
+    await world.turn()
+    await site.run_all()
+    assert [world.job(each).status for each in (elastic, other)] == [JobStatus.RUNNING] * 2
+    assert [world.job(each).epoch for each in (elastic, other)] == [2, 1]
+    placement = world.core.records.placements[world.job(elastic).placement or ""]
+    assert placement.nodes == 1
+    hear(world, elastic, Used(sampled_s=7200.0, gpus_sampled_s=7200.0, idle_s=7200.0))
+    await world.turn()
+    assert world.job(elastic).placement == placement.id, "it has no smaller form"
+    texts = [event.text for event in await world.core.views.events(elastic, None)]
+    assert "its GPUs did nothing for 2h; queue strict shrinks such work after 1h" in texts
 
 
 async def test_energy_is_written_down_per_attempt_and_summed_per_job() -> None:
