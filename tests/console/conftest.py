@@ -1,15 +1,26 @@
 """One dispatcher with one site for all tests of a module, and one browser for those of all modules."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.console.stage import Person, Stage, launch, people
+from tests.console.stage import AT_BROWSERS, Person, Stage, launch, people
 from tests.testbeds.console import lacking
 from tests.testbeds.required import need
 
 expect.set_options(timeout=20_000)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure tells what the pages did, whether the second try passes or not."""
+    report = yield
+    if call.when == "call" and report.failed:
+        report.sections += [("pages", person.report()) for person in AT_BROWSERS]
+    return report
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ EXPECTED = (
 """What the browser logs of answers that are refusals, and of a dispatcher that is down: a page handles these."""
 
 LAST_SEEN = 60
-"""Lines of what a page asked for and logged, when its test fails."""
+"""Lines of what a page asked for and logged that are told when its test fails."""
 
 FLING = """async () => {
   const area = document.querySelector(".gantt-scroll");
@@ -272,6 +272,10 @@ class Person:
                 self.page.screenshot(path=f"{PICTURES}/{name}-{width}-{theme}.png", full_page=True)
         self.page.set_viewport_size({"width": WIDE, "height": 900})
 
+    def report(self) -> str:
+        """Where it is, and what it asked for and logged last."""
+        return "\n".join([f"{self.name} at {self.page.url}:", *self.seen[-LAST_SEEN:]])
+
     def _note(self, what: str) -> None:
         self.seen.append(f"{datetime.now(UTC):%H:%M:%S.%f} {what}")
 
@@ -288,22 +292,27 @@ class Person:
             self.faults.append(f"asked for {request.url}")
 
 
+AT_BROWSERS: list[Person] = []
+"""Those of the test that runs."""
+
+
 @contextmanager
 def people(browser: Browser, stage: Stage) -> Iterator[Callable[[str], Person]]:
     """Makes people at browsers of their own; in the end none of their pages has logged a fault."""
     made: list[Person] = []
+    AT_BROWSERS[:] = []
 
     def person(name: str) -> Person:
         context = browser.new_context(viewport={"width": WIDE, "height": 900})
         context.set_default_timeout(20_000)
         made.append(Person(context.new_page(), stage, name))
+        AT_BROWSERS.append(made[-1])
         return made[-1]
 
     try:
         yield person
     finally:
         for each in made:
-            sys.stderr.write("\n".join([f"{each.name} at {each.page.url}:", *each.seen[-LAST_SEEN:], ""]))
             each.page.context.close()
     faults = [fault for each in made for fault in each.faults]
     assert not faults, faults
