@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
+from playwright.sync_api import Browser, ConsoleMessage, FloatRect, Locator, Page, Playwright
 
 from federator.cli.demo.processes import Processes
 from federator.client import Client, JobFilter
@@ -215,6 +215,19 @@ def processor_time(page: Page) -> Iterator[Callable[[], float]]:
 def launch(playwright: Playwright) -> Browser:
     """The machine's own Chromium, which reaches nothing outside of it."""
     return playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+
+
+def box_of(drawn: Locator) -> FloatRect:
+    """Where it is, once it is. What a page draws anew has no box for a moment."""
+    boxes: list[FloatRect] = []
+
+    def seen() -> bool:
+        box = drawn.bounding_box()
+        boxes.extend([box] if box else [])
+        return bool(box)
+
+    wait_until(seen, "it to be drawn")
+    return boxes[-1]
 
 
 class Person:

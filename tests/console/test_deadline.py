@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.console.stage import Person, Stage
+from tests.console.stage import Person, Stage, box_of
 from tests.support.dispatch import renting
 from tests.support.waiting import wait_until
 from tests.testbeds.console import lacking
@@ -62,10 +62,8 @@ def test_the_handle_shows_and_sets_what_rents(person: Callable[[str], Person]) -
         page.get_by_role("button", name="Leave it").click()
         expect(handle).to_have_attribute("aria-valuetext", "none")
         expect(page.locator(".curve-point.rented").first).to_be_visible()
-        box = page.locator(".curve").bounding_box()
-        assert box is not None
-        point = page.locator(".curve-point.rented").first.bounding_box()
-        assert point is not None
+        box = box_of(page.locator(".curve"))
+        point = box_of(page.locator(".curve-point.rented").first)
         page.mouse.move(box["x"] + box["width"] - 40, box["y"] + 80)
         page.mouse.down()
         page.mouse.move(point["x"] + 40, box["y"] + 80, steps=5)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.console.stage import FLING, Person, Stage, processor_time
+from tests.console.stage import FLING, Person, Stage, box_of, processor_time
 from tests.support.waiting import wait_until
 
 BARS = 5000
@@ -204,8 +204,7 @@ def test_fingers_move_and_zoom_the_plan_and_open_a_job(person: Callable[[str], P
     admin.open("/plan")
     bar = page.get_by_text("first", exact=True).first
     expect(bar).to_be_visible()
-    box = bar.bounding_box()
-    assert box
+    box = box_of(bar)
     touch = page.context.new_cdp_session(page)
 
     def fingers(kind: str, *at: tuple[float, float]) -> None:
@@ -214,10 +213,8 @@ def test_fingers_move_and_zoom_the_plan_and_open_a_job(person: Callable[[str], P
 
     def apart() -> float:
         """How many pixels lie between the starts of two bars."""
-        ends = [page.get_by_text(name, exact=True).first.bounding_box() for name in ("first", "second")]
-        assert ends[0]
-        assert ends[1]
-        return ends[1]["x"] - ends[0]["x"]
+        first, second = (box_of(page.get_by_text(name, exact=True).first) for name in ("first", "second"))
+        return second["x"] - first["x"]
 
     x, y = box["x"] + 4, box["y"] + box["height"] / 2
     before_px = apart()
@@ -238,8 +235,7 @@ def test_fingers_move_and_zoom_the_plan_and_open_a_job(person: Callable[[str], P
     page.get_by_role("button", name="6 h", exact=True).click()
     expect(bar).to_be_visible()
     page.wait_for_timeout(100)
-    box = bar.bounding_box()
-    assert box
+    box = box_of(bar)
     x, y = box["x"] + 4, box["y"] + box["height"] / 2
     for _ in range(2):
         fingers("Start", (x, y))
