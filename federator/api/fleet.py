@@ -46,7 +46,7 @@ async def preview_drain(call: Call) -> DrainPreview:
     request = await call.body(DrainRequest) if call.request.can_read_body else DrainRequest()
     core, name = call.core, call.path("name")
     by_at = core.sites.drain_moment(call.caller, name, request.by)
-    return drain_preview(core.records, name, by_at, core.clock.now(), core.views.row)
+    return await drain_preview(core.records, name, by_at, core.clock.now(), core.views.row)
 
 
 async def undrain(call: Call) -> Site:

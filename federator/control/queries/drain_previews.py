@@ -1,5 +1,6 @@
 """What draining a site would come to, as far as is known now: what ends by itself, what would be stopped, when the site is empty, what is lost."""
 
+import asyncio
 from collections.abc import Callable
 
 from federator.control.record.records import Records
@@ -10,18 +11,23 @@ from federator.wire.sites import DrainPreview, Stopped
 
 MOST = 500
 """Jobs that are named; all are counted."""
+AT_A_TIME = 100
+"""Jobs that are looked at before others have their turn."""
 
 
-def drain_preview(
+async def drain_preview(
     records: Records, site: str, by_at: float | None, now: float, row_of: Callable[[Job], JobRow]
 ) -> DrainPreview:
     """Nothing is changed. `by_at` None: what runs there goes on to its end."""
     stopped: list[Stopped] = []
     ends: list[float | None] = []
-    for placement in [
-        each for each in records.open_placements.values() if each.site == site and not each.ended
-    ]:
-        job = records.jobs[placement.job]
+    at_work = [each for each in records.open_placements.values() if each.site == site and not each.ended]
+    for number, placement in enumerate(at_work):
+        if number % AT_A_TIME == AT_A_TIME - 1:
+            await asyncio.sleep(0)
+        job = records.jobs.get(placement.job)
+        if job is None:
+            continue  # forgotten in the meantime
         row = row_of(job)
         end_at = row.expected_finish_at
         if by_at is not None and (end_at is None or end_at > by_at):
