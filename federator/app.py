@@ -44,6 +44,7 @@ from federator.kernel import systemd
 from federator.kernel.clock import SystemClock, parse_clock
 from federator.kernel.errors import Invalid, Transient
 from federator.kernel.quantities import cents_up, parse_instant
+from federator.kernel.tasks import cancel_and_wait
 from federator.ports import (
     Archive,
     Blobs,
@@ -225,8 +226,7 @@ class Dispatcher:
             end.cancel()
         if task.done():
             return task.result()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_and_wait(task)
         return None
 
     async def _open(self) -> tuple[Store, Blobs]:

@@ -63,6 +63,7 @@ from federator.hub import Hub
 from federator.kernel.clock import Clock
 from federator.kernel.errors import Damaged, NotFound, Unavailable
 from federator.kernel.ids import IdSource
+from federator.kernel.tasks import cancel_and_wait
 from federator.ports import (
     Archive,
     Blobs,
@@ -227,9 +228,7 @@ class Core:
     async def stop(self) -> None:
         """End the loops, then the term, and release what they hold. Work at sites goes on."""
         self.ready = False
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
         await self.hub.close()
         await self.solver.close()
         await self.lookouts.close()

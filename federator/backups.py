@@ -20,6 +20,7 @@ from federator.control.record.leadership import ALIVE_KEY, LEADER_KEY, Reign
 from federator.control.record.records import Flag, row_key
 from federator.kernel.clock import SystemClock, parse_clock
 from federator.kernel.errors import Conflict, Invalid, NotFound
+from federator.kernel.tasks import cancel_and_wait
 from federator.ports import Blobs, Put, Store, Transaction
 from federator.settings import EtcdSettings, Settings
 from federator.store import backup
@@ -231,8 +232,7 @@ async def _restore_etcd(
             await reign.commit(_marked(settings))
             return await store.end_restore(header.lineage)
         finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
+            await cancel_and_wait(keeping)
             await reign.resign()
     finally:
         await store.close()

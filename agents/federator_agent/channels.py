@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from federator.kernel.errors import Conflict
+from federator.kernel.tasks import cancel_and_wait
 from federator.wire import tunnel
 from federator.wire.tunnel import CLOSE, DATA_BYTES, END, RESIZE, STDERR, STDIN, STDIN_ENDS, STDOUT, End
 
@@ -135,9 +136,7 @@ class ProcessChannel:
             await self._frames.put(tunnel.end_frame(End(exit_code=self._code)))
             await self._frames.put(None)
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+            await cancel_and_wait(*pumps)
 
     async def _pump(self, channel: int, descriptor: int) -> None:
         while data := await _read(descriptor):
@@ -165,8 +164,7 @@ class ProcessChannel:
             self._input = None
 
     async def _end(self) -> None:
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        await cancel_and_wait(self._following)
         self._close_input()
         _close(list(self._outputs.values()))
         try:

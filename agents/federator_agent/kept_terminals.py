@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 
 from federator.kernel.errors import NotFound
+from federator.kernel.tasks import cancel_and_wait
 from federator.wire import tunnel
 from federator.wire.tunnel import DATA_BYTES, END, STDOUT, Size
 from federator_agent.runtime import Channel, Tasks
@@ -49,8 +50,7 @@ class KeptTerminals:
                 await asyncio.wait((running,), timeout=LOOK_S)
             await asyncio.wait((running,), timeout=LINGER_S)
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await cancel_and_wait(running)
             kept.end()
             if self._kept.get(key) is kept:
                 del self._kept[key], self._holding[key]

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from federator.kernel.clock import Clock
+from federator.kernel.tasks import cancel_and_wait
 from federator.model.jobs import JobSpec
 from federator.wire.tunnel import Exec, Forward
 from federator_agent.bulk import Bulk
@@ -60,9 +61,7 @@ class Tasks:
     async def end_all(self) -> None:
         """Give all of it up; returns when none is left."""
         running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancel_and_wait(*running)
 
 
 class Surroundings(NamedTuple):

@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import WSMsgType
 
 from federator.kernel.errors import FederatorError, Transient, Unavailable
+from federator.kernel.tasks import cancel_and_wait
 from federator.model.jobs import JobSpec
 from federator.wire import tunnel
 from federator.wire.link import Dial
@@ -118,9 +119,7 @@ async def _couple(
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (entering, *tasks):
-            task.cancel()
-        await asyncio.gather(entering, *tasks, return_exceptions=True)
+        await cancel_and_wait(entering, *tasks)
         if not entering.cancelled() and entering.exception() is None:
             entering.result().close()
     if not entering.cancelled():

@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from federator.api.connections import Connection, Connections
+from federator.kernel.tasks import cancel_and_wait
 from federator.settings import ConnectionSettings
 
 LOOK_S = 1.0
@@ -68,9 +69,7 @@ async def serving(
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)
         await runner.cleanup()
         connections.end()
 

@@ -19,6 +19,7 @@ from federator.api.exchange import Call
 from federator.api.problems import STARTED
 from federator.control.administration.tunnels import TunnelTarget
 from federator.kernel.errors import FederatorError, Invalid, NotFound, TooMany, Transient, Unavailable
+from federator.kernel.tasks import cancel_and_wait
 from federator.settings import LimitSettings
 from federator.telemetry import METRICS
 from federator.wire import link, tunnel
@@ -147,9 +148,7 @@ class Tunnel:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             return next(each for each in tasks if each in done).result(), self._told
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
 
     async def _carry(self, source: web.WebSocketResponse, target: web.WebSocketResponse) -> str:
         """Pass on one direction to its end; how it ended."""

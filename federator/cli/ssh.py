@@ -18,6 +18,7 @@ from federator.cli.session import HERE, Connection, JobName, ask, open_client
 from federator.cli.tunnels import Rank
 from federator.client.settings import config_folder, read_settings
 from federator.kernel.errors import Conflict, FederatorError, Invalid
+from federator.kernel.tasks import cancel_and_wait
 from federator.model.jobs import JobStatus
 
 if TYPE_CHECKING:
@@ -167,9 +168,7 @@ async def _answer(connection: Connection, job: str, rank: int) -> None:
         try:
             await ssh.serve(client, record.id, rank, theirs, _tell)
         finally:
-            for task in passing:
-                task.cancel()
-            await asyncio.gather(*passing, return_exceptions=True)
+            await cancel_and_wait(*passing)
             writer.close()
 
 

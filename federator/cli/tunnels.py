@@ -14,6 +14,7 @@ from federator.cli.exit_codes import OK
 from federator.cli.phrases import plain
 from federator.cli.session import HERE, Connection, JobName, open_client
 from federator.kernel.errors import FederatorError, Invalid, Unavailable
+from federator.kernel.tasks import cancel_and_wait
 from federator.wire import tunnel
 
 if TYPE_CHECKING:
@@ -100,9 +101,7 @@ async def run_inside(
                 raise Unavailable("left; the command goes on" if kept else "left; the command is hung up on")
             return showing.result()
         finally:
-            for task in (typing, showing, leaving):
-                task.cancel()
-            await asyncio.gather(typing, showing, leaving, return_exceptions=True)
+            await cancel_and_wait(typing, showing, leaving)
 
 
 async def _type(inside: "Tunnel", left: asyncio.Event, *, tty: bool) -> None:
@@ -260,8 +259,7 @@ async def couple(inside: "Tunnel", reader: asyncio.StreamReader, writer: asyncio
     except ConnectionError:
         return  # whoever has asked here has left
     finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
+        await cancel_and_wait(sending)
 
 
 async def _send(inside: "Tunnel", reader: asyncio.StreamReader) -> None:
@@ -285,6 +283,5 @@ async def _pipe(connection: Connection, job: str, request: tunnel.Forward, rank:
                     if end.error:
                         raise end.fault()
         finally:
-            typing.cancel()
-            await asyncio.gather(typing, return_exceptions=True)
+            await cancel_and_wait(typing)
     return OK

@@ -16,6 +16,7 @@ from federator.client.tunnels import Tunnel, TunnelVerbs
 from federator.kernel.errors import Conflict, Invalid, NotFound, TooLarge
 from federator.kernel.globs import matching
 from federator.kernel.quantities import format_bytes
+from federator.kernel.tasks import cancel_and_wait
 from federator.wire import tunnel
 
 if TYPE_CHECKING:
@@ -171,8 +172,7 @@ class CopyVerbs(TunnelVerbs):
                     elif channel == tunnel.END:
                         return _ended(tunnel.read_end(bytes((channel,)) + data), said)
             finally:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+                await cancel_and_wait(sending)
         raise AssertionError("a tunnel ends with its end")
 
 

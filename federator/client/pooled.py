@@ -12,6 +12,7 @@ import aiohttp
 from federator.client import transport as shared
 from federator.client.transport import BROKE, Request, Response, Transport
 from federator.kernel.errors import Unavailable
+from federator.kernel.tasks import cancel_and_wait
 from federator.retry import Sleeper
 
 P = ParamSpec("P")
@@ -54,9 +55,7 @@ class PooledTransport(Transport):
         try:
             await asyncio.gather(*takers)
         finally:
-            for taker in takers:
-                taker.cancel()
-            await asyncio.gather(*takers, return_exceptions=True)
+            await cancel_and_wait(*takers)
         return [answers[number] for number in sorted(answers)]
 
     @asynccontextmanager

@@ -18,6 +18,7 @@ from asyncssh.stream import SSHServerStreamSession
 
 from federator.client.tunnels import Tunnel
 from federator.kernel.errors import FederatorError
+from federator.kernel.tasks import cancel_and_wait
 from federator.wire import tunnel
 
 if TYPE_CHECKING:
@@ -115,9 +116,7 @@ class _Server(asyncssh.SSHServer):
                 await asyncio.wait({leaving, showing}, return_when=asyncio.FIRST_COMPLETED)
                 return showing.result() if showing.done() else FAILED
             finally:
-                for task in (leaving, showing):
-                    task.cancel()
-                await asyncio.gather(leaving, showing, return_exceptions=True)
+                await cancel_and_wait(leaving, showing)
 
 
 async def _send(inside: Tunnel, reader: _Reader) -> None:

@@ -28,6 +28,7 @@ from federator.hub.report_validation import (
 from federator.hub.session import Session
 from federator.kernel.errors import Conflict, Damaged, Transient, Unauthenticated, Unavailable
 from federator.kernel.ids import IdSource
+from federator.kernel.tasks import cancel_and_wait
 from federator.model.placements import Placement, PlacementReport
 from federator.model.sites import SiteReport
 from federator.settings import LinkSettings
@@ -240,9 +241,7 @@ class Hub:
             return await session.ended
         finally:
             self._forget(session)  # also if it does not take what it is told at the end
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+            await cancel_and_wait(*loops)
 
     async def _ending(self, session: Session, loop: Callable[[Session], Awaitable[None]]) -> None:
         """Run a loop of the session; whatever ends it ends the session, with a cause."""

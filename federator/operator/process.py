@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from federator.kernel import logs, systemd
+from federator.kernel.tasks import cancel_and_wait
 from federator.kube.api import Api
 from federator.operator.election import Election
 from federator.operator.loop import Operator
@@ -56,6 +57,4 @@ async def _first(*works: Coroutine[object, object, object]) -> None:
         for task in done:
             task.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*tasks)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from federator.kernel.errors import FederatorError, Forbidden, Invalid, NotFound, Permanent, Unavailable
+from federator.kernel.tasks import cancel_and_wait
 from federator.kube.api import Api
 from federator.kube.objects import Pod, instant_at
 from federator.model.jobs import JobSpec
@@ -252,9 +253,7 @@ class Preparation:
         try:
             await asyncio.gather(*tasks)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_and_wait(*tasks)
 
     async def stage_rank(
         self,
@@ -289,9 +288,7 @@ class Preparation:
                     raise StagingRefused(f"rank {rank}: {error}; {remedy}") from None
                 log.info("staging rank %d of %s: %s; trying again", rank, record.entry.placement, error)
             finally:
-                for task in (work, watch):
-                    task.cancel()
-                await asyncio.gather(work, watch, return_exceptions=True)
+                await cancel_and_wait(work, watch)
             await self._pods.wait(record.entry.placement, AGAIN_S)
 
     async def _run_stage(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from federator.control.record.event_writer import EventWriter
 from federator.control.record.records import Changes, Records
 from federator.kernel.errors import Conflict, Invalid
+from federator.kernel.tasks import cancel_and_wait
 from federator.model.identity import Caller
 from federator.model.jobs import Job, JobStatus
 from federator.wire.tunnel import Attach, Exec, Forward, Request
@@ -108,9 +109,7 @@ class TunnelService:
 
     async def close(self) -> None:
         """Write down what is over."""
-        for task in self._lingering:
-            task.cancel()
-        await asyncio.gather(*self._lingering, return_exceptions=True)
+        await cancel_and_wait(*self._lingering)
 
     async def _note(self, caller: Caller, target: TunnelTarget, kind: str, what: str) -> None:
         def compute() -> Changes:
