@@ -15,7 +15,7 @@ from federator.kernel.errors import Invalid, NotSupported
 from federator.model.jobs import WHOLE_MILLI, Accelerators
 from federator.wire import fields
 from federator.wire.decoding import decode
-from federator.wire.mig import SLICES, mig
+from federator.wire.mig import mig, nearest
 
 MAX_GPUS_PER_NODE = 128
 MAX_WIDTHS = 16
@@ -34,7 +34,7 @@ _TIMES = re.compile(
     r"(?P<first>\d{1,3})\s*[x×*]\s*(?P<after>[A-Za-z][\w.-]*)?|(?P<before>(?=[^x×*]*\d)[A-Za-z][\w.-]*?)\s*[x×*]\s*(?P<last>\d{1,3})"
 )
 """How many times a model, as people say it; a model of its own, such as RTX4090, has no digit before its x."""
-_PROFILE = re.compile(r"(?<![0-9A-Za-z])(?P<slices>[0-9])g\.(?P<gb>[0-9]{1,4})gb", re.IGNORECASE)
+_PROFILE = re.compile(r"(?<![0-9A-Za-z])[0-9]g\.[0-9]{1,4}gb", re.IGNORECASE)
 _REMEDY = "write for example 4, A100:4, A100:80GB:4, A100|H100:4 or A100:0.5"
 Gpus = Annotated[
     object,
@@ -188,10 +188,10 @@ def _no_profile(text: str, path: str) -> None:
         ),
         0,
     )
-    slices = min((each for each in SLICES if each >= int(profile["slices"])), default=max(SLICES))
-    fits = mig(f"{slices}g.{profile['gb']}gb", next(iter(named), ""), memory_mib)
+    near = nearest(profile[0])
+    fits = mig(near, next(iter(named), ""), memory_mib)
     assert fits is not None
-    kind = "a MIG profile" if slices == int(profile["slices"]) else "no MIG profile that a GPU has"
+    kind = "a MIG profile" if near == profile[0] else "no MIG profile that a GPU has"
     raise Invalid(
         f"{profile[0]!r} is {kind}; a job asks for the part of a GPU that an instance is",
         field=path,

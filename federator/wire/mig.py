@@ -13,8 +13,10 @@ from federator.model.jobs import WHOLE_MILLI
 _PROFILE = re.compile(
     r"(?<![0-9a-z])(?P<name>(?P<slices>[1-7])g\.(?P<gb>\d{1,4})gb)(?:\+[a-z.]+)?", re.IGNORECASE
 )
-SLICES = {1, 2, 3, 4, 7}
-"""Of processors: so many an instance may have."""
+PROFILE = re.compile(r"[0-9]g\.[0-9]{1,4}gb([+-][a-z.]{1,10})?")
+"""As a driver writes it. That an instance may have as many slices says `nearest`."""
+_ALLOWED = (1, 2, 3, 4, 7)
+"""Slices of processors: so many an instance may have."""
 _SLICES = {"A30": 4}
 """Of processors, by model; 7 of all others."""
 _EIGHTHS = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
@@ -29,6 +31,12 @@ class Mig(NamedTuple):
     """Of the GPU."""
     of_memory: float
     """Its share of the GPU's memory."""
+
+
+def nearest(profile: str) -> str:
+    """That profile where an instance may have as many slices; otherwise with the next number that it may have."""
+    slices = next((each for each in _ALLOWED if each >= int(profile[0])), _ALLOWED[-1])
+    return f"{slices}{profile[1:]}"
 
 
 def mig(name: str, model: str, gpu_memory_mib: int = 0) -> Mig | None:

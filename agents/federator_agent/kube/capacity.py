@@ -5,7 +5,7 @@ not ready, cordoned, or tainted against us are left out: what runs there goes on
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from federator_agent.kube.device_sets import CPU_POOL, NVIDIA, DeviceSet, device
 from federator_agent.kube.dra import DEVICES_NOTE
 from federator_agent.kube.pod_template import selector
 from federator_agent.kube.quotas import UNBOUNDED, Allowance, Asked
-from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings, class_of
+from federator_agent.kube.settings import GPU_RESOURCE, PRODUCT_LABEL, KubeSettings, class_of, in_quotas
 
 PLACEMENT_LABEL = "federator/placement"
 SITE_LABEL = "federator/site"
@@ -163,7 +163,7 @@ class NodesAndPods:
             if not pod.over:
                 size = self._size(pod)
                 asked = asked._replace(
-                    devices=asked.devices + Counter(size.devices),
+                    devices=asked.devices + _in_quotas(size.devices),
                     cpus_milli=asked.cpus_milli + size.cpus_milli,
                     memory_mib=asked.memory_mib + size.memory_mib,
                     pods=asked.pods + 1,
@@ -177,8 +177,9 @@ class NodesAndPods:
         trouble: str = "",
         allowed: Allowance = UNBOUNDED,
         claimed: Mapping[str, Counter[str]] = MappingProxyType({}),
+        remarks: Sequence[str] = (),
     ) -> Seen:
-        """What there is and what of it is free, as far as the namespace of jobs may have it. `claimed`: by node, devices that others hold by claims."""
+        """What there is and what of it is free, as far as the namespace of jobs may have it. `claimed`: by node, devices that others hold by claims. `remarks`: what else to say of the site's health."""
         taken: dict[str, _Taken] = {}
         room = NamespaceRoom(allowed)
         bound, local = set(), Counter[tuple[str, int]]()
@@ -218,6 +219,7 @@ class NodesAndPods:
                 f"only {MOST_POOLS} of {found} pools are offered: name labels of larger domains in kube.topology"
             ]
             * (found > MOST_POOLS)
+            + [*remarks]
         )
         return Seen(
             pools=pools,
@@ -255,8 +257,9 @@ class NamespaceRoom:
 
     def add(self, size: Size) -> None:
         """A pod of ours is there."""
-        for name in self._devices.keys() & size.devices.keys():
-            self._devices[name] -= size.devices[name]
+        for name, units in _in_quotas(size.devices).items():
+            if name in self._devices:
+                self._devices[name] -= units
         self._cpus_milli = None if self._cpus_milli is None else self._cpus_milli - size.cpus_milli
         self._memory_mib = None if self._memory_mib is None else self._memory_mib - size.memory_mib
         self._pods = None if self._pods is None else self._pods - 1
@@ -267,8 +270,8 @@ class NamespaceRoom:
             return Host(host.name, (), 0, 0)
         part = device_set.part_milli
         units = host.share_milli // part if part else len(host.gpus)
-        if device_set.resource in self._devices:
-            left = self._of_pool.setdefault(device_set.pool, self._devices[device_set.resource])
+        if (name := in_quotas(device_set.resource)) in self._devices:
+            left = self._of_pool.setdefault(device_set.pool, self._devices[name])
             units = min(units, max(0, left))
             self._of_pool[device_set.pool] = left - units
         cpus, memory = self._bounded(host.cpus_milli, host.memory_mib, self._cpus_milli, self._memory_mib)
@@ -282,7 +285,7 @@ class NamespaceRoom:
         )
         return msgspec.structs.replace(
             pool,
-            allowed_gpus=allowed.devices.get(resource) if pool.gpus_per_node else None,
+            allowed_gpus=allowed.devices.get(in_quotas(resource)) if pool.gpus_per_node else None,
             cpus_milli_per_node=cpus,
             memory_mib_per_node=memory,
         )
@@ -417,6 +420,13 @@ def _noted(pod: Pod) -> dict[str, int]:
     except msgspec.MsgspecError:
         return {}
     return {name: count for name, count in noted.items() if class_of(name) and 0 <= count <= MOST_DEVICES}
+
+
+def _in_quotas(devices: Mapping[str, int]) -> Counter[str]:
+    counted = Counter[str]()
+    for resource, units in devices.items():
+        counted[in_quotas(resource)] += units
+    return counted
 
 
 _PLAIN = ("cpu", "memory")

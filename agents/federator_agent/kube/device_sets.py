@@ -13,9 +13,16 @@ import msgspec
 
 from federator.kube.objects import Node, quantity
 from federator.model.jobs import WHOLE_MILLI
-from federator.wire.mig import Mig, mig
+from federator.wire.mig import mig
 from federator_agent.gpus import Gpu
-from federator_agent.kube.settings import GPU_RESOURCE, MEMORY_LABEL, PRODUCT_LABEL, KubePool, class_of
+from federator_agent.kube.settings import (
+    GPU_RESOURCE,
+    MEMORY_LABEL,
+    PRODUCT_LABEL,
+    KubePool,
+    class_of,
+    profile_of,
+)
 
 CPU_POOL = "cpu"
 """Where nodes without GPUs go when no pools are configured."""
@@ -81,12 +88,14 @@ def _within(device_set: DeviceSet, labels: Mapping[str, str], topology: Mapping[
 def _found(labels: Mapping[str, str], has: Iterable[str]) -> Iterator[KubePool]:
     """A pool for each sort of device that a node shows."""
     product = labels.get(PRODUCT_LABEL)
-    classes = [name for name in sorted(has) if class_of(name)]
+    selector = {} if product is None else {PRODUCT_LABEL: product}
+    of_classes = [
+        _of_class(resource, product or class_of(resource), selector)
+        for resource in sorted(has)
+        if class_of(resource)
+    ]
     if product is None:
-        for resource in classes:
-            name = pool_name(class_of(resource), "dra")
-            yield KubePool(name=name, selector={}, device_class=class_of(resource))
-        yield KubePool(name=CPU_POOL, selector={})
+        yield from (*of_classes, KubePool(name=CPU_POOL, selector={}))
         return
     parts = [
         name for name in sorted(has) if name.startswith(_MIG_RESOURCE) or name == GPU_RESOURCE + _RENAMED
@@ -102,9 +111,14 @@ def _found(labels: Mapping[str, str], has: Iterable[str]) -> Iterator[KubePool]:
         yield KubePool(
             name=pool_name(product.removesuffix(_SHARED_PRODUCT), *ends), selector=selector, resource=resource
         )
-    for resource in classes:
-        name = pool_name(product, "dra")
-        yield KubePool(name=name, selector={PRODUCT_LABEL: product}, device_class=class_of(resource))
+    yield from of_classes
+
+
+def _of_class(resource: str, product: str, selector: dict[str, str]) -> KubePool:
+    profile = profile_of(resource)
+    ends = [f"mig-{profile.replace('+', '.')}"] if profile else []
+    name = pool_name(product, *ends, "dra")
+    return KubePool(name=name, selector=selector, device_class=class_of(resource), profile=profile)
 
 
 def _replicas(resource: str, labels: Mapping[str, str]) -> tuple[str, int]:
@@ -118,13 +132,13 @@ def _device_set(pool: KubePool, labels: Mapping[str, str], units: int) -> Device
         return DeviceSet(pool=pool.name, selector=pool.selector, resource=pool.asked)
     product, memory_mib = labels.get(PRODUCT_LABEL, ""), int(quantity(labels.get(MEMORY_LABEL, "0")))
     model = pool.model or Gpu(0, product).model.upper()
-    instance: Mig | None = None
-    if pool.resource.startswith(_MIG_RESOURCE):
-        memory_mib = pool.gpu_memory_mib or memory_mib
-        instance = mig(pool.resource, model, memory_mib)
-    elif (instance := mig(product, model, pool.gpu_memory_mib)) is not None:
+    instance = mig(product, model, pool.gpu_memory_mib)
+    if instance is not None:
         # With one sort of instance on all GPUs the labels are of the instance, not of the GPU.
         memory_mib = round(memory_mib / instance.of_memory)
+    elif pool.profile or pool.resource.startswith(_MIG_RESOURCE):
+        memory_mib = pool.gpu_memory_mib or memory_mib
+        instance = mig(pool.profile or pool.resource, model, memory_mib)
     _, replicas = _replicas(pool.resource, labels)
     milli = (instance.milli if instance else WHOLE_MILLI) // replicas
     part_milli = pool.part_milli or (milli if milli < WHOLE_MILLI else 0)

@@ -1,8 +1,9 @@
 """GPUs that a cluster hands out by dynamic resource allocation: counted in ResourceSlices, taken off by ResourceClaims, asked for by a claim of each pod.
 
 A pool of the site file names a class of devices. What its driver has published on a node counts as the class's extended resource there, so everything else – pools,
-shapes, quotas, what is free – is as for GPUs of a device plugin. Expressions of a class are not evaluated: by the convention of the drivers of NVIDIA, AMD and Intel a
-class of whole GPUs has its driver's name, and devices whose `type` is another than `gpu` are left out.
+shapes, parts, quotas, what is free – is as for GPUs of a device plugin. Expressions of a class are not evaluated: by the convention of the drivers of NVIDIA, AMD and
+Intel a class of whole GPUs has its driver's name, and the devices of NVIDIA's driver whose `type` is `mig` are of `mig.nvidia.com`. Of these each profile counts as a
+resource of its own, and a claim chooses it. Other types are left out, and so are parts that overlap others until somebody claims them: no count of them is right.
 """
 
 import asyncio
@@ -17,8 +18,9 @@ from msgspec.structs import replace
 from federator.kernel.errors import FederatorError, Forbidden, NotFound, Unavailable
 from federator.kube.api import Api, decoded
 from federator.kube.objects import Meta, Node, Struct
+from federator.wire.mig import PROFILE
 from federator_agent.kube.informer import Informer
-from federator_agent.kube.settings import class_of, resource_of
+from federator_agent.kube.settings import MIG_CLASS, KubePool, class_of, profile_of, resource_of
 
 GROUP = "/apis/resource.k8s.io"
 KNOWN = ("v1", "v1beta2")
@@ -31,7 +33,9 @@ RECOUNT_PAUSE_S = 0.25
 """Between two counts of what is published: a rollout of drivers changes thousands of slices one by one, and a count looks at all."""
 LOOK_AGAIN_S = 300.0
 """A cluster may be upgraded to one that knows claims."""
-_GPU = "gpu"
+MOST_NAMED = 20
+"""Profiles in one remark."""
+_GPU, _MIG, _MIG_DRIVER = "gpu", "mig", "gpu.nvidia.com"
 log = logging.getLogger("federator_agent.kube")
 
 
@@ -43,16 +47,29 @@ class _DeviceTaint(Struct, frozen=True):
     effect: str = ""
 
 
+class _Counters(Struct, frozen=True):
+    counter_set: str = ""
+
+
 class _Device(Struct, frozen=True):
     name: str
     attributes: dict[str, _Attribute] = msgspec.field(default_factory=dict[str, _Attribute])
     taints: tuple[_DeviceTaint, ...] = ()
+    allow_multiple_allocations: bool = False
+    """Several claims may have it at once, each a share of its own choice."""
+    consumes_counters: tuple[_Counters, ...] = ()
+    """What it has in common with devices that overlap it."""
 
-    @property
-    def is_lendable(self) -> bool:
-        """Whether it is a whole GPU that the scheduler gives to pods without a toleration: drivers taint those that are broken."""
+    def counts_as(self, driver: str) -> str:
+        """The resource of which it is a unit that the scheduler gives to one pod without a toleration, as drivers taint what is broken; empty: it is none."""
         tainted = any(each.effect in ("NoSchedule", "NoExecute") for each in self.taints)
-        return self.attributes.get("type", _Attribute(_GPU)).string == _GPU and not tainted
+        if tainted or self.allow_multiple_allocations:
+            return ""
+        kind = self.attributes.get("type", _Attribute(_GPU)).string
+        if kind != _MIG or driver != _MIG_DRIVER or self.consumes_counters:
+            return resource_of(driver) if kind == _GPU else ""
+        profile = self.attributes.get("profile", _Attribute()).string
+        return resource_of(MIG_CLASS, profile) if PROFILE.fullmatch(profile) else ""
 
 
 class _SlicePool(Struct, frozen=True):
@@ -107,13 +124,13 @@ class Claim(Struct, frozen=True):
 
 
 class SliceDevices(msgspec.Struct, frozen=True, gc=False):
-    """The GPUs of a slice. `pool` and `generation` are the driver's: of a pool only the newest generation counts."""
+    """The GPUs of a slice, or parts of such, by their names with the resource that counts them. `pool` and `generation` are the driver's: of a pool only the newest generation counts."""
 
     node: str
     driver: str
     pool: str
     generation: int
-    devices: frozenset[str]
+    devices: dict[str, str]
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -132,9 +149,9 @@ class _Group(Struct, frozen=True):
 
 
 def offered(found: Slice) -> SliceDevices | None:
-    """What a slice has for one node; None: nothing that is a GPU of one node."""
+    """What a slice has for one node; None: nothing that counts as a GPU of one node, or as a part of such."""
     spec = found.spec
-    gpus = frozenset(each.name for each in spec.devices if each.is_lendable)
+    gpus = {each.name: resource for each in spec.devices if (resource := each.counts_as(spec.driver))}
     if not spec.node_name or not gpus:
         return None
     return SliceDevices(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, gpus)
@@ -152,36 +169,40 @@ def held(found: Claim) -> Held | None:
 
 def counted(offers: Iterable[SliceDevices]) -> dict[str, Counter[str]]:
     """By node, how many units of each resource there are."""
-    return {
-        node: Counter(resource_of(driver) for driver, _, _ in devices)
-        for node, devices in _present(offers).items()
-    }
+    return {node: Counter(devices.values()) for node, devices in _present(offers).items()}
 
 
 def taken(
     offers: Iterable[SliceDevices], claims: Iterable[Held], ours: Callable[[str], bool]
 ) -> dict[str, Counter[str]]:
     """By node, how many units others hold. `ours`: whether a pod is, whose claims are counted by what it asks for, which is known sooner."""
-    node_of = {device: node for node, devices in _present(offers).items() for device in devices}
+    unit_of = {
+        device: (node, resource)
+        for node, devices in _present(offers).items()
+        for device, resource in devices.items()
+    }
     found: dict[str, Counter[str]] = {}
     for claim in claims:
         if not any(map(ours, claim.pods)):
-            for device in claim.devices & node_of.keys():
-                found.setdefault(node_of[device], Counter())[resource_of(device[0])] += 1
+            for device in claim.devices & unit_of.keys():
+                node, resource = unit_of[device]
+                found.setdefault(node, Counter())[resource] += 1
     return found
 
 
-def _present(offers: Iterable[SliceDevices]) -> dict[str, set[tuple[str, str, str]]]:
-    """The devices of each node, of the newest generation of their pools."""
+def _present(offers: Iterable[SliceDevices]) -> dict[str, dict[tuple[str, str, str], str]]:
+    """The devices of each node, of the newest generation of their pools, and what each counts as."""
     given = list(offers)
     newest: dict[tuple[str, str], int] = {}
     for each in given:
         key = each.driver, each.pool
         newest[key] = max(each.generation, newest.get(key, 0))
-    found: dict[str, set[tuple[str, str, str]]] = {}
+    found: dict[str, dict[tuple[str, str, str], str]] = {}
     for each in given:
         if each.generation == newest[each.driver, each.pool]:
-            found.setdefault(each.node, set()).update((each.driver, each.pool, name) for name in each.devices)
+            found.setdefault(each.node, {}).update(
+                ((each.driver, each.pool, name), resource) for name, resource in each.devices.items()
+            )
     return found
 
 
@@ -199,7 +220,11 @@ def ask(
             {"name": CLAIM, "resourceClaimTemplateName": placement}
         )
         pod["metadata"]["annotations"][DEVICES_NOTE] = msgspec.json.encode({resource: count}).decode()
-    request = {"name": CLAIM, "exactly": {"deviceClassName": class_of(resource), "count": count}}
+    exactly: dict[str, Any] = {"deviceClassName": class_of(resource), "count": count}
+    if profile := profile_of(resource):
+        wanted = f'device.attributes["{_MIG_DRIVER}"].profile == "{profile}"'
+        exactly["selectors"] = [{"cel": {"expression": wanted}}]
+    request = {"name": CLAIM, "exactly": exactly}
     return {
         "kind": "ResourceClaimTemplate",
         "metadata": {
@@ -302,6 +327,17 @@ class Dra:
             return node
         has = node.status.allocatable | {name: str(count) for name, count in found.items()}
         return replace(node, status=replace(node.status, allocatable=has))
+
+    def missing(self, pools: Iterable[KubePool]) -> list[str]:
+        """A remark on each pool of MIG instances of a profile that no node has."""
+        published = {resource for devices in self._counted.values() for resource in devices}
+        profiles = sorted(filter(None, map(profile_of, published)))[:MOST_NAMED]
+        return [
+            f"pool {pool.name} has nothing to lend: no node publishes MIG instances {pool.profile} that are cut already; "
+            + (f"published are {', '.join(profiles)}" if profiles else "none of other profiles are published")
+            for pool in pools
+            if pool.profile and pool.asked not in published
+        ]
 
     def taken(self, ours: Callable[[str], bool]) -> dict[str, Counter[str]]:
         """By node, what others hold."""

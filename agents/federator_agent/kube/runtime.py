@@ -139,7 +139,12 @@ class KubeRuntime:
         machines = {name: node.machine for name, node in nodes.items() if node.machine is not None}
         trouble = self.pods.nodes.trouble or self._uses.trouble or self.pods.mirror.trouble
         return self._cluster.seen(
-            machines, self._uses.items.values(), trouble, self._quotas.now, self.pods.claimed()
+            machines,
+            self._uses.items.values(),
+            trouble,
+            self._quotas.now,
+            self.pods.claimed(),
+            self.pods.dra.missing(self._settings.pools),
         )
 
     def find_port(self) -> int:

@@ -15,6 +15,7 @@ from federator.model.whose import EVERYBODY, Whose
 from federator.wire import fields
 from federator.wire.accelerators import MAX_GPU_MEMORY_MIB, Model, read_accelerators
 from federator.wire.decoding import decode
+from federator.wire.mig import PROFILE, nearest
 from federator_agent import whose as naming
 from federator_agent.kube.gangs import Gangs, GangScheduler
 from federator_agent.kube.pod_template import read_template
@@ -24,6 +25,8 @@ GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 DEVICE_CLASS = "deviceclass.resource.kubernetes.io/"
 """What comes before a class of devices in the name of its extended resource."""
+MIG_CLASS = "mig.nvidia.com"
+"""The class of MIG instances: of all profiles, so that those of one count as a resource of their own."""
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 SIDE_IMAGE = "busybox:1.36"
 IMAGE = "image"
@@ -70,19 +73,39 @@ def _part_milli(value: object, path: str) -> int:
     return share
 
 
+def _profile(value: object, path: str) -> str:
+    word = fields.text(value, path, limit=40)
+    if not PROFILE.fullmatch(word):
+        raise Invalid(f"{word!r} is not a MIG profile", field=path, remedy="write for example 1g.10gb")
+    if nearest(word) != word:
+        remedy = f"write {nearest(word)}"
+        raise Invalid(f"{word!r} is no MIG profile that a GPU has", field=path, remedy=remedy)
+    return word
+
+
 def _toleration(value: object, path: str) -> dict[str, str]:
     given = decode(value, dict[Literal["key", "operator", "value", "effect"], object], path)
     return fields.pairs(given, path, limit=4)
 
 
-def resource_of(device_class: str) -> str:
-    """The extended resource of a class of devices."""
-    return DEVICE_CLASS + device_class
+def resource_of(device_class: str, profile: str = "") -> str:
+    """The extended resource of a class of devices; with a profile, what counts the MIG instances of that one here."""
+    return DEVICE_CLASS + device_class + (f"/{profile}" if profile else "")
 
 
 def class_of(resource: str) -> str:
     """The class of an extended resource; empty: it is of a device plugin."""
-    return resource.removeprefix(DEVICE_CLASS) if resource.startswith(DEVICE_CLASS) else ""
+    return resource.removeprefix(DEVICE_CLASS).partition("/")[0] if resource.startswith(DEVICE_CLASS) else ""
+
+
+def profile_of(resource: str) -> str:
+    """The MIG profile of a resource of a class; empty: it is of all of the class."""
+    return resource.removeprefix(DEVICE_CLASS).partition("/")[2] if resource.startswith(DEVICE_CLASS) else ""
+
+
+def in_quotas(resource: str) -> str:
+    """The resource by which quotas count a unit: a class as a whole, whatever the profile."""
+    return resource_of(class_of(resource)) if class_of(resource) else resource
 
 
 Label = Annotated[str, fields.written(_label, pattern=f"^{_LABEL.pattern}$")]
@@ -122,15 +145,17 @@ class KubePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The extended resource that counts the GPUs, or the parts of such. Left out: `nvidia.com/gpu`."""
     device_class: Annotated[str, fields.short(253, "gpu.nvidia.com")] = ""
     """The class of devices, in place of `resource`, where the cluster hands GPUs out by dynamic resource allocation. Left out: a device plugin does."""
+    profile: Annotated[str, fields.written(_profile, "1g.10gb", pattern=f"^{PROFILE.pattern}$")] = ""
+    """Which MIG instances of `device_class: mig.nvidia.com` its units are."""
     part_milli: Annotated[int, fields.written(_part_milli, "0.5", type=["number", "string"])] = field(
         name="part", default=0
     )
-    """Which part of a GPU each unit of the resource is. Left out: as its name and the labels of nodes say, which may be all of one."""
+    """Which part of a GPU each unit of the resource is. Left out: as its name, its profile and the labels of nodes say, which may be all of one."""
 
     @property
     def asked(self) -> str:
         """The extended resource of which pods ask for units."""
-        return resource_of(self.device_class) if self.device_class else self.resource
+        return resource_of(self.device_class, self.profile) if self.device_class else self.resource
 
 
 class KubeVolume(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -251,13 +276,7 @@ def check(settings: KubeSettings) -> None:
     if len({pool.name for pool in settings.pools}) < len(settings.pools):
         raise Invalid("has two pools of one name", field="$.kube.pools", remedy="give each its own")
     for number, pool in enumerate(settings.pools):
-        if pool.device_class and (pool.resource != GPU_RESOURCE or pool.part_milli):
-            remedy = (
-                "leave out resource and part: GPUs of a class are whole, and a device plugin offers parts"
-            )
-            raise Invalid(
-                "does not go with them", field=f"$.kube.pools[{number}].device_class", remedy=remedy
-            )
+        _check_class(pool, f"$.kube.pools[{number}]")
     if len(settings.topology) > MOST_DOMAINS:
         remedy = f"name {MOST_DOMAINS} at most: each makes more and smaller pools"
         raise Invalid(f"has {len(settings.topology)} entries", field="$.kube.topology", remedy=remedy)
@@ -274,6 +293,19 @@ def check(settings: KubeSettings) -> None:
         _check_volume(settings.data.cache, "$.kube.data.cache")
         if settings.data.cache.path:
             raise Invalid("has no effect here", field="$.kube.data.cache.path", remedy="leave it out")
+
+
+def _check_class(pool: KubePool, path: str) -> None:
+    of_mig = pool.device_class == MIG_CLASS
+    if pool.device_class and (pool.resource != GPU_RESOURCE or (pool.part_milli and not of_mig)):
+        remedy = f"leave out resource and part: GPUs of a class are whole, and parts are of {MIG_CLASS} or of a device plugin"
+        raise Invalid("does not go with them", field=f"{path}.device_class", remedy=remedy)
+    if of_mig and not pool.profile:
+        remedy = "write for example 1g.10gb: a pool has MIG instances of one profile"
+        raise Invalid("is missing", field=f"{path}.profile", remedy=remedy)
+    if pool.profile and not of_mig:
+        remedy = f"add device_class: {MIG_CLASS}, or with a device plugin say resource: nvidia.com/mig-{pool.profile} instead"
+        raise Invalid(f"goes with the class {MIG_CLASS} alone", field=f"{path}.profile", remedy=remedy)
 
 
 def _check_scheduler(settings: KubeSettings) -> None:
