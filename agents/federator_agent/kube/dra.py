@@ -4,12 +4,14 @@ A pool of the site file names a class of devices. What its driver has published 
 shapes, parts, quotas, what is free – is as for GPUs of a device plugin. Expressions of a class are not evaluated: by the convention of the drivers of NVIDIA, AMD and
 Intel a class of whole GPUs has its driver's name, and the devices of NVIDIA's driver whose `type` is `mig` are of `mig.nvidia.com`. Of these each profile counts as a
 resource of its own, and a claim chooses it. Other types are left out, and so are parts that overlap others until somebody claims them: no count of them is right.
+Who claims such a part has the GPU that it overlaps.
 """
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -36,6 +38,8 @@ LOOK_AGAIN_S = 300.0
 MOST_NAMED = 20
 """Profiles in one remark."""
 _GPU, _MIG, _MIG_DRIVER = "gpu", "mig", "gpu.nvidia.com"
+_Named = tuple[str, str, str]
+"""A device, by driver, pool and name."""
 log = logging.getLogger("federator_agent.kube")
 
 
@@ -131,12 +135,14 @@ class SliceDevices(msgspec.Struct, frozen=True, gc=False):
     pool: str
     generation: int
     devices: dict[str, str]
+    overlapping: dict[str, str] = {}
+    """Of these and of other devices there, the counters that they have in common with what they overlap."""
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
     """Devices that are allocated, as driver, pool and name; and the pods that have them, as namespace and name."""
 
-    devices: frozenset[tuple[str, str, str]]
+    devices: frozenset[_Named]
     pods: frozenset[str]
 
 
@@ -152,9 +158,16 @@ def offered(found: Slice) -> SliceDevices | None:
     """What a slice has for one node; None: nothing that counts as a GPU of one node, or as a part of such."""
     spec = found.spec
     gpus = {each.name: resource for each in spec.devices if (resource := each.counts_as(spec.driver))}
-    if not spec.node_name or not gpus:
+    # A GPU has dozens of such parts, which are called alike on all nodes.
+    overlapping = {
+        sys.intern(each.name): sys.intern(each.consumes_counters[0].counter_set)
+        for each in spec.devices
+        if each.consumes_counters
+    }
+    if not spec.node_name or not (gpus or overlapping):
         return None
-    return SliceDevices(spec.node_name, spec.driver, spec.pool.name, spec.pool.generation, gpus)
+    pool = spec.pool
+    return SliceDevices(spec.node_name, spec.driver, pool.name, pool.generation, gpus, overlapping)
 
 
 def held(found: Claim) -> Held | None:
@@ -173,7 +186,7 @@ def counted(offers: Iterable[SliceDevices]) -> dict[str, Counter[str]]:
 
 
 def taken(
-    offers: Iterable[SliceDevices], claims: Iterable[Held], ours: Callable[[str], bool]
+    offers: Collection[SliceDevices], claims: Iterable[Held], ours: Callable[[str], bool]
 ) -> dict[str, Counter[str]]:
     """By node, how many units others hold. `ours`: whether a pod is, whose claims are counted by what it asks for, which is known sooner."""
     unit_of = {
@@ -181,23 +194,35 @@ def taken(
         for node, devices in _present(offers).items()
         for device, resource in devices.items()
     }
+    held = {device for claim in claims if not any(map(ours, claim.pods)) for device in claim.devices}
     found: dict[str, Counter[str]] = {}
-    for claim in claims:
-        if not any(map(ours, claim.pods)):
-            for device in claim.devices & unit_of.keys():
-                node, resource = unit_of[device]
-                found.setdefault(node, Counter())[resource] += 1
+    for device in held.union(_overlapped(offers, held)) & unit_of.keys():
+        node, resource = unit_of[device]
+        found.setdefault(node, Counter())[resource] += 1
     return found
 
 
-def _present(offers: Iterable[SliceDevices]) -> dict[str, dict[tuple[str, str, str], str]]:
+def _overlapped(offers: Iterable[SliceDevices], held: Iterable[_Named]) -> Iterator[_Named]:
+    """What counts, and has counters in common with devices that are held."""
+    of_pool: defaultdict[tuple[str, str], list[SliceDevices]] = defaultdict(list)
+    for each in offers:
+        if each.overlapping:
+            of_pool[each.driver, each.pool].append(each)
+    for driver, pool, name in held:
+        near = of_pool.get((driver, pool), [])
+        used = {each.overlapping[name] for each in near if name in each.overlapping}
+        for each in near:
+            yield from ((driver, pool, gpu) for gpu in each.devices if each.overlapping.get(gpu) in used)
+
+
+def _present(offers: Iterable[SliceDevices]) -> dict[str, dict[_Named, str]]:
     """The devices of each node, of the newest generation of their pools, and what each counts as."""
     given = list(offers)
     newest: dict[tuple[str, str], int] = {}
     for each in given:
         key = each.driver, each.pool
         newest[key] = max(each.generation, newest.get(key, 0))
-    found: dict[str, dict[tuple[str, str, str], str]] = {}
+    found: dict[str, dict[_Named, str]] = {}
     for each in given:
         if each.generation == newest[each.driver, each.pool]:
             found.setdefault(each.node, {}).update(

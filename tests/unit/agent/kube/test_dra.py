@@ -166,6 +166,25 @@ def test_parts_do_not_count_where_no_number_of_them_is_right(more: dict[str, Any
     assert offer.devices == {"b": SMALL}
 
 
+def test_who_claims_a_part_that_is_cut_for_him_has_its_gpu() -> None:
+    def uses(name: str, kind: str, gpu: int) -> dict[str, Any]:
+        counters = [{"counterSet": f"gpu-{gpu}-counters", "counters": {"memory": {"value": "20Gi"}}}]
+        return {"name": name, "attributes": {"type": {"string": kind}}, "consumesCounters": counters}
+
+    wholes = [uses("gpu-0", "gpu", 0), uses("gpu-1", "gpu", 1)]
+    parts = [uses(f"part-{number}", "mig", number // 2) for number in range(4)]
+    found = offers(
+        published("n1", devices=wholes),
+        published("n1", devices=parts),
+        published("n2", devices=[*wholes, *parts]),
+    )
+    assert dra.counted(found) == {"n1": {RESOURCE: 2}, "n2": {RESOURCE: 2}}
+    held = claimed("n1", "part-0", "part-1")
+    assert dra.taken(found, [held], lambda _: False) == {"n1": {RESOURCE: 1}}
+    both = [held, claimed("n1", "part-2"), claimed("n2", "gpu-1")]
+    assert dra.taken(found, both, lambda _: False) == {"n1": {RESOURCE: 2}, "n2": {RESOURCE: 1}}
+
+
 def test_a_gpu_of_which_claims_choose_their_share_is_not_a_whole_one() -> None:
     devices = [{"name": "gpu-0", "allowMultipleAllocations": True}]
     assert offers(published("n1", devices=devices)) == []
