@@ -358,8 +358,8 @@ class Dra:
         published = {resource for devices in self._counted.values() for resource in devices}
         profiles = sorted(filter(None, map(profile_of, published)))[:MOST_NAMED]
         return [
-            f"pool {pool.name} has nothing to lend: no node publishes MIG instances {pool.profile} that are cut already; "
-            + (f"published are {', '.join(profiles)}" if profiles else "none of other profiles are published")
+            f"pool {pool.name} has no GPUs: no node publishes MIG instances of profile {pool.profile} that were cut beforehand; "
+            + (f"the profiles there are: {', '.join(profiles)}" if profiles else "there are no others")
             for pool in pools
             if pool.profile and pool.asked not in published
         ]

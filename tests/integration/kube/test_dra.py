@@ -87,7 +87,8 @@ async def test_devices_of_drivers_are_lent_and_asked_for_by_claims(
 
     await until(served, "the types to be served")
     pool = {"name": "claimed", "selector": {PRODUCT_LABEL: "A100"}, "device_class": DRIVER}
-    agent = KubeAgent(tmp_path, dispatcher.url, testbed, pools=[pool])
+    cut = pool | {"name": "cut", "device_class": "mig.nvidia.com", "profile": "1g.10gb"}
+    agent = KubeAgent(tmp_path, dispatcher.url, testbed, pools=[pool, cut])
     await agent.join(dispatcher.url)
     await agent.start()
 
@@ -98,6 +99,7 @@ async def test_devices_of_drivers_are_lent_and_asked_for_by_claims(
 
     try:
         await dispatcher.until(lambda: free(2))
+        assert "pool cut has no GPUs: no node publishes MIG instances" in dispatcher.reports[-1].health
         _publish(admin, "gpu-0", "gpu-1", "gpu-2")
         await dispatcher.until(lambda: free(3))
         held = {

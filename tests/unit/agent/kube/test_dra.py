@@ -3,8 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ import msgspec
 import pytest
 
 from federator.kernel.errors import Invalid, Unavailable
-from federator.kube.objects import Node, Pod, Quota
+from federator.kube.objects import Pod
 from federator.model.jobs import Accelerators, JobSpec, Resources
 from federator.wire.decoding import decode
 from federator_agent.core.lent_capacity import Slot
@@ -27,85 +26,18 @@ from federator_agent.kube.capacity import (
     Size,
     Use,
 )
-from federator_agent.kube.dra import Claim, Dra, Held, Slice, SliceDevices
+from federator_agent.kube.dra import Claim, Dra, SliceDevices
 from federator_agent.kube.preparation import Preparation
-from federator_agent.kube.quotas import UNBOUNDED, allowance
+from federator_agent.kube.quotas import UNBOUNDED
 from federator_agent.kube.settings import (
     MIG_CLASS,
     PRODUCT_LABEL,
-    KubePool,
     KubeSettings,
     check,
-    resource_of,
 )
 from tests.support.waiting import until
+from tests.unit.agent.kube.slices import DRIVER, POOL, RESOURCE, Publishing, claimed, node, offers, published
 from tests.unit.agent.worlds import entry
-
-DRIVER = "gpu.nvidia.com"
-RESOURCE = resource_of(DRIVER)
-POOL = KubePool(name="h100", selector={PRODUCT_LABEL: "H100"}, device_class=DRIVER)
-SMALL, LARGE = resource_of(MIG_CLASS, "1g.10gb"), resource_of(MIG_CLASS, "3g.40gb")
-INSTANCES = KubePool(
-    name="h100-mig",
-    selector={PRODUCT_LABEL: "H100"},
-    device_class=MIG_CLASS,
-    profile="1g.10gb",
-    gpu_memory_mib=81920,
-)
-
-
-def published(
-    node: str, *devices: str, generation: int = 1, kind: str = "gpu", profile: str = "", **spec: Any
-) -> Slice:
-    """As NVIDIA's driver publishes them."""
-    of_mig = {"profile": {"string": profile}, "parentUUID": {"string": "GPU-1"}} if profile else {}
-    given = [
-        {
-            "name": name,
-            "attributes": {
-                "type": {"string": kind},
-                "productName": {"string": "NVIDIA H100"},
-                "index": {"int": 0},
-                **of_mig,
-            },
-            "capacity": {"memory": {"value": "80Gi"}},
-        }
-        for name in devices
-    ]
-    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
-    body = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": given, **spec}
-    return msgspec.convert({"metadata": {"name": f"{node}-{generation}"}, "spec": body}, Slice)
-
-
-def instances(node: str, profile: str, *devices: str, **spec: Any) -> Slice:
-    return published(node, *devices, kind="mig", profile=profile, **spec)
-
-
-def claimed(node: str, *devices: str, pod: str = "theirs") -> Held:
-    results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": name} for name in devices]
-    status = {
-        "allocation": {"devices": {"results": results}},
-        "reservedFor": [{"resource": "pods", "name": pod, "uid": "u"}],
-    }
-    found = dra.held(
-        msgspec.convert({"metadata": {"name": "c", "namespace": "jobs"}, "status": status}, Claim)
-    )
-    assert found is not None
-    return found
-
-
-def offers(*slices: Slice) -> list[SliceDevices]:
-    return [offer for each in slices if (offer := dra.offered(each)) is not None]
-
-
-def node(name: str = "n1", **has: str) -> Node:
-    status = {
-        "allocatable": {"cpu": "64", "memory": "64Gi", "pods": "100", **has},
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-    return msgspec.convert(
-        {"metadata": {"name": name, "labels": {PRODUCT_LABEL: "H100"}}, "status": status}, Node
-    )
 
 
 def test_whole_gpus_of_the_newest_generation_are_counted() -> None:
@@ -136,58 +68,6 @@ def test_a_gpu_that_its_driver_has_tainted_is_not_counted() -> None:
     devices = [tainted("a", "NoSchedule"), tainted("b", "NoExecute"), tainted("c", "None"), {"name": "d"}]
     (offer,) = offers(published("n1", devices=devices))
     assert offer.devices == {"c": RESOURCE, "d": RESOURCE}
-
-
-def test_mig_instances_count_by_their_profile_and_whole_gpus_beside_them() -> None:
-    found = offers(
-        published("n1", "gpu-0"),
-        instances("n1", "1g.10gb", "a", "b", "c"),
-        instances("n1", "3g.40gb", "d"),
-        instances("n2", "one", "e"),
-    )
-    assert dra.counted(found) == {"n1": {RESOURCE: 1, SMALL: 3, LARGE: 1}}
-    claims = [claimed("n1", "b"), claimed("n1", "d"), claimed("n1", "a", pod="p1-0")]
-    assert dra.taken(found, claims, lambda key: key == "jobs/p1-0") == {"n1": {SMALL: 1, LARGE: 1}}
-    assert offers(instances("n1", "1g.10gb", "a", driver="gpu.example.com")) == []
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"consumesCounters": [{"counterSet": "gpu-0-counter-set", "counters": {"memory": {"value": "1"}}}]},
-        {"allowMultipleAllocations": True},
-    ],
-    ids=["overlap", "are-shared"],
-)
-def test_parts_do_not_count_where_no_number_of_them_is_right(more: dict[str, Any]) -> None:
-    kinds = {"type": {"string": "mig"}, "profile": {"string": "1g.10gb"}}
-    devices = [{"name": "a", "attributes": kinds, **more}, {"name": "b", "attributes": kinds}]
-    (offer,) = offers(published("n1", devices=devices))
-    assert offer.devices == {"b": SMALL}
-
-
-def test_who_claims_a_part_that_is_cut_for_him_has_its_gpu() -> None:
-    def uses(name: str, kind: str, gpu: int) -> dict[str, Any]:
-        counters = [{"counterSet": f"gpu-{gpu}-counters", "counters": {"memory": {"value": "20Gi"}}}]
-        return {"name": name, "attributes": {"type": {"string": kind}}, "consumesCounters": counters}
-
-    wholes = [uses("gpu-0", "gpu", 0), uses("gpu-1", "gpu", 1)]
-    parts = [uses(f"part-{number}", "mig", number // 2) for number in range(4)]
-    found = offers(
-        published("n1", devices=wholes),
-        published("n1", devices=parts),
-        published("n2", devices=[*wholes, *parts]),
-    )
-    assert dra.counted(found) == {"n1": {RESOURCE: 2}, "n2": {RESOURCE: 2}}
-    held = claimed("n1", "part-0", "part-1")
-    assert dra.taken(found, [held], lambda _: False) == {"n1": {RESOURCE: 1}}
-    both = [held, claimed("n1", "part-2"), claimed("n2", "gpu-1")]
-    assert dra.taken(found, both, lambda _: False) == {"n1": {RESOURCE: 2}, "n2": {RESOURCE: 1}}
-
-
-def test_a_gpu_of_which_claims_choose_their_share_is_not_a_whole_one() -> None:
-    devices = [{"name": "gpu-0", "allowMultipleAllocations": True}]
-    assert offers(published("n1", devices=devices)) == []
 
 
 def test_who_only_looks_at_devices_holds_none() -> None:
@@ -260,65 +140,6 @@ def test_no_more_is_free_than_there_is() -> None:
     assert len(cluster.seen({"n1": machine}, [use]).hosts["h100"][0].gpus) == 4
 
 
-def test_each_instance_is_a_host_with_its_part_of_a_gpu() -> None:
-    cluster = NodesAndPods(KubeSettings(image="i", pools=(POOL, INSTANCES)), "here")
-    machine = cluster.machine(node(**{RESOURCE: "1", SMALL: "7"}))
-    assert machine is not None
-    seen = cluster.seen({"n1": machine}, [], claimed={"n1": Counter({SMALL: 2})})
-    whole, part = seen.pools
-    assert (whole.name, whole.gpus_per_node, whole.cut_milli) == ("h100", 1, 0)
-    assert (part.name, part.model, part.nodes, part.host_milli) == ("h100-mig", "H100", 7, 143)
-    assert part.gpu_memory_mib == 81920
-    (host,) = seen.hosts["h100-mig"]
-    assert host.share_milli == 5 * 143
-
-
-def test_the_site_file_may_say_the_part() -> None:
-    pool = msgspec.structs.replace(INSTANCES, part_milli=125)
-    (found,) = NodesAndPods(KubeSettings(image="i", pools=(pool,)), "here").device_sets(node(**{SMALL: "7"}))
-    assert (found.pool, found.units, found.part_milli) == ("h100-mig", 7, 125)
-
-
-def test_instances_are_found_without_pools_in_the_file() -> None:
-    found = NodesAndPods(KubeSettings(image="i"), "here").device_sets(node(**{SMALL: "7", LARGE: "1"}))
-    assert [(each.pool, each.units, each.part_milli) for each in found] == [
-        ("h100-mig-1g.10gb-dra", 7, 143),
-        ("h100-mig-3g.40gb-dra", 1, 500),
-    ]
-
-
-def test_a_quota_of_the_class_is_of_all_its_profiles_together() -> None:
-    pools = (INSTANCES, msgspec.structs.replace(INSTANCES, name="large", profile="3g.40gb"))
-    cluster = NodesAndPods(KubeSettings(image="i", pools=pools), "here", "me")
-    machine = cluster.machine(node(**{SMALL: "7", LARGE: "2"}))
-    assert machine is not None
-    quota = {"hard": {"mig.nvidia.com.deviceclass.resource.k8s.io/devices": "3"}}
-    ours = Use("n1", Size(devices={LARGE: 1}), "p1")
-    allowed = allowance([msgspec.convert({"metadata": {}, "spec": quota, "status": {}}, Quota)], [], "")
-    seen = cluster.seen({"n1": machine}, [ours], allowed=allowed)
-    assert [pool.allowed_gpus for pool in seen.pools] == [3, 3]
-    assert seen.hosts["h100-mig"][0].share_milli == 2 * 143
-    assert seen.hosts["large"][0].share_milli == 500
-
-
-async def test_a_profile_that_no_node_publishes_is_told_with_those_that_there_are() -> None:
-    api: Any = Publishing(1)
-    api.slices = [instances("n1", "1g.10gb", "a"), instances("n2", "3g.40gb", "b")]
-    found = Dra(api, lambda _: None)
-    running = asyncio.create_task(found.run())
-    try:
-        await asyncio.wait_for(found.known.wait(), 5.0)
-    finally:
-        running.cancel()
-    other = msgspec.structs.replace(INSTANCES, name="h100-2g", profile="2g.20gb")
-    remarks = found.missing((POOL, INSTANCES, other))
-    seen = NodesAndPods(KubeSettings(image="i"), "here").seen({}, [], remarks=remarks)
-    assert seen.health == (
-        "pool h100-2g has nothing to lend: no node publishes MIG instances 2g.20gb that are cut already;"
-        " published are 1g.10gb, 3g.40gb"
-    )
-
-
 def test_without_pools_in_the_file_they_are_found_where_nodes_are_labelled() -> None:
     cluster = NodesAndPods(KubeSettings(image="i"), "here")
     (found,) = cluster.device_sets(node(**{RESOURCE: "4"}))
@@ -368,36 +189,6 @@ def test_pods_ask_by_a_claim_of_one_template() -> None:
         assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["spec"][
             "tolerations"
         ]
-
-
-def test_a_claim_of_an_instance_names_its_profile() -> None:
-    settings = KubeSettings(image="i", pools=(INSTANCES,))
-    spec = JobSpec(name="job", run="x", resources=Resources(gpus=Accelerators(count=1, share_milli=143)))
-    record = PlacementRecord(
-        entry=entry("p1", spec, pool="h100-mig"),
-        phase=Phase.STAGING,
-        slots=(Slot(0, "h100-mig", "n", (), 1000, 0, 143),),
-    )
-    cluster = NodesAndPods(settings, "here", "me")
-    place = cluster.place("h100-mig", cluster.device_sets(node(**{SMALL: "7"})))
-    assert place is not None
-    pod = manifests.pod(record, spec, 0, place, settings, "here")
-    template = dra.ask([pod], "p1", place.resource, {})
-    (request,) = template["spec"]["spec"]["devices"]["requests"]
-    assert request["exactly"] == {
-        "deviceClassName": "mig.nvidia.com",
-        "count": 1,
-        "selectors": [{"cel": {"expression": 'device.attributes["gpu.nvidia.com"].profile == "1g.10gb"'}}],
-    }
-    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in pod["spec"][
-        "tolerations"
-    ]
-    labels = {SITE_LABEL: "here", PLACEMENT_LABEL: "p1", AGENT_LABEL: "me"}
-    pod["metadata"] |= {"labels": labels, "namespace": "federator"}
-    pod["spec"]["nodeName"] = "n1"
-    use = cluster.use(msgspec.convert(pod, Pod))
-    assert use is not None
-    assert use.size.devices == {SMALL: 1}
 
 
 class Making:
@@ -474,25 +265,6 @@ def test_what_does_not_go_together_is_told(pool: dict[str, object], told: str) -
         check(
             decode({"image": "i", "pools": [{"name": "a", "selector": {}, **pool}]}, KubeSettings, "$.kube")
         )
-
-
-class Publishing:
-    """An API server on which drivers have published slices; a watch tells of nothing more."""
-
-    def __init__(self, slices: int) -> None:
-        self.slices = [published(f"n{number}", "gpu-0") for number in range(slices)]
-
-    async def ask(self, _method: str, path: str, **_: Any) -> bytes:
-        if path == dra.GROUP:
-            return b'{"versions": [{"version": "v1"}]}'
-        if path.endswith("/resourceslices"):
-            return msgspec.json.encode({"items": self.slices})
-        return b'{"items": []}'
-
-    @asynccontextmanager
-    async def stream(self, *_: Any, **_more: Any) -> AsyncIterator[None]:
-        await asyncio.get_running_loop().create_future()
-        yield
 
 
 async def test_many_slices_that_change_together_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
