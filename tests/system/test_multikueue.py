@@ -146,8 +146,8 @@ class Kueue:
 class Place:
     """A manager of two clusters, and their sites: one of 8 GPUs and one of 4."""
 
-    def __init__(self, folder: Path, admin: Admin) -> None:
-        self.folder, self.admin = folder, admin
+    def __init__(self, folder: Path, admin: Admin, admit_within: str = "8s") -> None:
+        self.folder, self.admin, self.admit_within = folder, admin, admit_within
         self.kueue = Kueue(admin)
         self.federation = DemoFederation(folder / "federation", 1.0)
         self.ada: AsyncClient
@@ -194,8 +194,7 @@ class Place:
             "operator", "federator", ["operator", "--config", str(self.folder / "operator.yaml")]
         )
 
-    @staticmethod
-    def _site(name: str, gpus: int, kubeconfig: Path) -> dict[str, Any]:
+    def _site(self, name: str, gpus: int, kubeconfig: Path) -> dict[str, Any]:
         pool = {
             "name": "main",
             "model": "A100",
@@ -209,7 +208,7 @@ class Place:
             "check": CHECK,
             "namespaces": {"research": "ada"},
             "kubeconfig": str(kubeconfig),
-            "admit_within": "8s",
+            "admit_within": self.admit_within,
         }
         return {
             "site": name,

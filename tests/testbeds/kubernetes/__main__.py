@@ -1,10 +1,11 @@
-"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C; with `kueue SOURCES`, one that has Kueue; with `figures`, what the runtime costs at one; with `endings`, whether work leaves Kueue's quota behind at that of `KUBECONFIG`."""
+"""`python -m tests.testbeds.kubernetes`: a cluster to play with, until Ctrl-C; with `kueue SOURCES`, one that has Kueue; with `multikueue SOURCES`, a manager and two workers that have; with `figures`, what the runtime costs at one; with `endings`, whether work leaves Kueue's quota behind at that of `KUBECONFIG`."""
 
+import contextlib
 import signal
 import sys
 from pathlib import Path
 
-from tests.testbeds.kubernetes import endings, figures
+from tests.testbeds.kubernetes import endings, figures, multikueue
 from tests.testbeds.kubernetes.cluster import missing
 from tests.testbeds.kubernetes.kueue import start_kueue
 from tests.testbeds.kubernetes.shared import testbed
@@ -19,15 +20,26 @@ def main() -> int:
         return 1
     if sys.argv[1:] == ["figures"]:
         return figures.main()
+    if sys.argv[1:2] == ["multikueue"]:
+        with multikueue.fleet(Path(sys.argv[2])) as folder:
+            return _stay(f"export {multikueue.VARIABLE}={folder}")
     bed = testbed()
     assert bed.cluster is not None
     if sys.argv[1:2] == ["kueue"]:
         start_kueue(bed.cluster, Path(sys.argv[2]))
-    sys.stdout.write(
-        f"export KUBECONFIG={bed.cluster.folder / 'admin.kubeconfig'} FEDERATOR_TEST_IMAGE={bed.image}\n"
+    return _stay(
+        f"export KUBECONFIG={bed.cluster.folder / 'admin.kubeconfig'} FEDERATOR_TEST_IMAGE={bed.image}"
     )
+
+
+def _stay(said: str) -> int:
+    """Until Ctrl-C or SIGTERM, whichever thread of a library gets it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.stdout.write(f"{said}\n")
     sys.stdout.flush()
-    signal.sigwait([signal.SIGINT, signal.SIGTERM])
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pause()
     return 0
 
 

@@ -31,6 +31,8 @@ GIVEN = "FEDERATOR_KUBERNETES"
 """Environment variable: a folder with the programs of a Kubernetes of 1.34 or later, in place of ours of 1.20. `docs/testing.md` says how they are built."""
 GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
 """Of a modern one: gangs are its own."""
+UNSTREAMED = "WatchList=false"
+"""Of a modern API server: our etcd cannot be asked how far a watch has come, so that a list that is streamed waits in vain."""
 NOT_MODERN = (
     "node-lifecycle-controller",
     "service-lb-controller",
@@ -219,7 +221,7 @@ class KubeCluster:
         """Start it, for the first time or again, where it was."""
         key = self.folder / "service-accounts.key"
         own = (
-            [GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"]
+            [f"{GATES},{UNSTREAMED}", "--runtime-config=scheduling.k8s.io/v1alpha2=true"]
             if modern()
             else ["--insecure-port=0", "--enable-aggregator-routing=false"]
         )

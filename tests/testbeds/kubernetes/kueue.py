@@ -7,6 +7,7 @@ import base64
 import json
 import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ HOOKED = ("--v1-pod", "batch-v1-job", "kueue-x-k8s-io")
 """In the paths of webhooks for kinds that are there; others are left out."""
 
 
-def start_kueue(cluster: KubeCluster, sources: Path) -> None:
-    """Apply its definitions, start it, and apply its webhooks. Ends with the cluster."""
+def start_kueue(
+    cluster: KubeCluster, sources: Path, gates: str = "", settings: Mapping[str, object] | None = None
+) -> None:
+    """Apply its definitions, start it, and apply its webhooks. Ends with the cluster. `gates`: more feature gates; `settings`: more of its configuration."""
     folder = cluster.folder / "kueue"
     folder.mkdir()
     authority = _certify(folder)
@@ -35,11 +38,13 @@ def start_kueue(cluster: KubeCluster, sources: Path) -> None:
         cluster.admin, sources / "config/components/crd", {"url": f"{url}/convert", "caBundle": authority}
     )
     cluster.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
-    (folder / "config.yaml").write_text(json.dumps(_configuration(folder, port, health)))
+    (folder / "config.yaml").write_text(
+        json.dumps({**_configuration(folder, port, health), **(settings or {})})
+    )
     kubeconfig = cluster.folder / "admin.kubeconfig"
     cluster.start(
         "kueue",
-        "--feature-gates=VisibilityOnDemand=false",
+        f"--feature-gates=VisibilityOnDemand=false{gates and f',{gates}'}",
         f"--config={folder / 'config.yaml'}",
         f"--kubeconfig={kubeconfig}",
     )
