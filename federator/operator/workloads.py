@@ -125,7 +125,8 @@ def planned(workload: Queued, settings: MultiKueue, queue: str | None) -> Planne
     state = workload.check(settings.check)
     wanted = workload.turn and workload.ended is None and state and state not in (RETRY, "Rejected")
     document = document_of(workload, settings, queue) if wanted else None
-    return Planned(workload.metadata.name, workload.metadata.uid, workload.ended is not None, document)
+    over = workload.ended is not None and not workload.given_up
+    return Planned(workload.metadata.name, workload.metadata.uid, over, document)
 
 
 def document_of(workload: Queued, settings: MultiKueue, queue: str | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from federator_agent.core.state import PlacementRecord
 from federator_agent.gpus import Gpu
 from federator_agent.kube.informer import Informer
 from federator_agent.multikueue.settings import MultiKueueSettings
-from federator_agent.multikueue.workloads import PENDING, RETRY, Named, Workload, base, named_by
+from federator_agent.multikueue.workloads import PENDING, RETRY, Named, Workload, base, kept, named_by
 from federator_agent.runtime import Channel, Prepared, Surroundings
 from federator_agent.staging_errors import StagingRefused
 from federator_agent.usage import Readings
@@ -82,7 +82,7 @@ class MultiKueueRuntime:
                 self.api,
                 f"{self.base_path}/workloads",
                 Workload,
-                lambda each: (each.key, each),
+                kept,
                 self.seen,
                 skips=True,
             )

@@ -16,6 +16,8 @@ NAMESPACE_LABEL, NAME_LABEL, UID_LABEL, TURN_LABEL = (
 """Of a job: which Workload it stands for, and since when the manager holds quota for it."""
 PENDING, RETRY = "Pending", "Retry"
 """States of an admission check: it has not been answered; the Workload is to be evicted and queued again."""
+GIVEN_UP = ("OwnerNotFound", "OutOfSync")
+"""Why Kueue says of a Workload that it is finished, though nothing has ended by itself: its Job has been deleted, or is not what it was."""
 
 
 class Meta(Struct, frozen=True):
@@ -82,9 +84,20 @@ class Workload(Struct, frozen=True):
         said = self.says("Finished")
         return None if said is None else (int(said.reason == "Failed"), said.message)
 
+    @property
+    def given_up(self) -> bool:
+        """Whether Kueue has no Job for it any more: as good as deleted, which it soon is."""
+        said = self.says("Finished")
+        return said is not None and said.reason in GIVEN_UP
+
     def check(self, name: str) -> str:
         """The state of that admission check; empty: it has none of that name."""
         return next((each.state for each in self.status.admission_checks if each.name == name), "")
+
+
+def kept(workload: Workload) -> tuple[str, Workload | None]:
+    """What is held of it under its name; None: nothing."""
+    return workload.key, None if workload.given_up else workload
 
 
 class _Version(msgspec.Struct):

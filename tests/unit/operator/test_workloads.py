@@ -201,6 +201,14 @@ async def test_a_job_that_has_begun_ends_as_its_workload_and_one_that_waits_is_c
     assert world.cancelled == cancelled
 
 
+async def test_the_job_of_a_deleted_one_is_cancelled_though_kueue_says_finished() -> None:
+    world = World()
+    world.lives(planned(workload(), SETTINGS, None), "RUNNING")
+    world.has(workload(conditions=(HELD, FINISHED | {"reason": "OwnerNotFound"})))
+    await world.keeper.look("n")
+    assert world.cancelled == ["job-w"]
+
+
 class Clock:
     """In place of the module `time` of the keeper."""
 

@@ -85,8 +85,9 @@ class World(RuntimeWorld):
         """The watch brings it as it is now."""
         self.server.status |= status
         made: Any = self.runtime
-        made.workloads["n/w"] = self.server.workload()
-        made.seen("n/w", made.workloads["n/w"])
+        key, found = workloads.kept(self.server.workload())
+        made.workloads = {} if found is None else {key: found}
+        made.seen(key, found)
 
     def gone(self) -> None:
         made: Any = self.runtime
@@ -177,6 +178,21 @@ async def test_it_ends_as_the_workload_does(world: World, reason: str, code: int
     assert world.ends() == []
     world.seen(conditions=[HELD, {"type": "Finished", "status": "True", "reason": reason, "message": "done"}])
     assert world.ends() == [(0, code, None), (1, code, None)]
+
+
+@pytest.mark.parametrize("reason", ["OwnerNotFound", "OutOfSync"])
+async def test_a_deleted_job_is_no_success(world: World, reason: str) -> None:
+    """Kueue says Finished of its Workload, too, before that is deleted."""
+    record, spec = await world.admitted()
+    world.runtime.start(record, spec, (0, 1))
+    said = {
+        "type": "Finished",
+        "status": "True",
+        "reason": reason,
+        "message": "The workload's owner no longer exists",
+    }
+    world.seen(conditions=[HELD, said])
+    assert world.ends() == [(0, None, Cause.EVICTED), (1, None, Cause.EVICTED)]
 
 
 async def test_an_eviction_and_a_deletion_end_it_as_evicted(world: World) -> None:
