@@ -30,8 +30,6 @@ PORT = 1
 """Nobody listens: where ranks meet is seen to in their own cluster."""
 AGAIN_S = 2.0
 MERGE_PATCH, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
-OWNER = {"fieldManager": "kueue-admission"}
-"""As whom the nomination is written: Kueue takes it away as this one when a cluster has admitted the Workload."""
 log = logging.getLogger("federator_agent.multikueue")
 
 
@@ -177,7 +175,7 @@ class MultiKueueRuntime:
         meta = {"resourceVersion": workload.metadata.resource_version, "uid": workload.metadata.uid}
         body = {"metadata": meta, "status": {"nominatedClusterNames": list(clusters) or None}}
         try:
-            await self.api.ask("PATCH", self._path(workload), query=OWNER, body=body, kind=MERGE_PATCH)
+            await self.api.ask("PATCH", self._path(workload), body=body, kind=MERGE_PATCH)
         except (Invalid, Forbidden) as error:
             raise StagingRefused(f"the manager does not take the nomination: {error}") from None
         except FederatorError as error:

@@ -31,6 +31,8 @@ def fleet(sources: Path) -> Iterator[Path]:
             _join(admins[MANAGER], admins[name], Path(folder), name)
         _choose(admins[MANAGER])
         _queues(admins[MANAGER], sum(GPUS.values()), checked=True)
+        urgent = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": "urgent"}}
+        admins[MANAGER].ask("POST", f"/apis/{KUEUE}/workloadpriorityclasses", urgent | {"value": 50})
         yield Path(folder)
 
 
@@ -68,7 +70,7 @@ def _queues(admin: Admin, gpus: int, checked: bool = False) -> None:
     admin.apply(_object("LocalQueue", QUEUE, {"clusterQueue": QUEUE}, namespace=NAMESPACE))
 
 
-def _join(manager: Admin, worker: Admin, folder: Path, name: str) -> None:
+def _join(admin: Admin, worker: Admin, folder: Path, name: str) -> None:
     """Tell the manager of a worker."""
     kubeconfig = worker.kubeconfig(folder / f"{name}.kubeconfig").read_text()
     secret = {
@@ -77,14 +79,14 @@ def _join(manager: Admin, worker: Admin, folder: Path, name: str) -> None:
         "metadata": {"name": name, "namespace": SYSTEM},
         "stringData": {"kubeconfig": kubeconfig},
     }
-    manager.apply(secret)
+    admin.apply(secret)
     source = {"kubeConfig": {"locationType": "Secret", "location": name}}
-    manager.apply(_object("MultiKueueCluster", f"worker-{name}", {"clusterSource": source}))
+    admin.apply(_object("MultiKueueCluster", f"worker-{name}", {"clusterSource": source}))
 
 
-def _choose(manager: Admin) -> None:
-    """The check that gives Workloads to them."""
-    manager.apply(_object("MultiKueueConfig", CHECK, {"clusters": [f"worker-{name}" for name in GPUS]}))
+def _choose(admin: Admin) -> None:
+    """The manager's check that gives Workloads to workers."""
+    admin.apply(_object("MultiKueueConfig", CHECK, {"clusters": [f"worker-{name}" for name in GPUS]}))
     parameters = {"apiGroup": "kueue.x-k8s.io", "kind": "MultiKueueConfig", "name": CHECK}
     spec = {"controllerName": "kueue.x-k8s.io/multikueue", "parameters": parameters}
-    manager.apply(_object("AdmissionCheck", CHECK, spec))
+    admin.apply(_object("AdmissionCheck", CHECK, spec))
