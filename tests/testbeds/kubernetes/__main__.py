@@ -33,12 +33,12 @@ def main() -> int:
 
 
 def _stay(said: str) -> int:
-    """Until Ctrl-C or SIGTERM, whichever thread of a library gets it."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.stdout.write(f"{said}\n")
-    sys.stdout.flush()
+    """Until Ctrl-C or SIGTERM. `sigwait` does not see what a thread of a library is given."""
     with contextlib.suppress(KeyboardInterrupt):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        sys.stdout.write(f"{said}\n")
+        sys.stdout.flush()
         signal.pause()
     return 0
 
