@@ -14,6 +14,7 @@ import contextlib
 import math
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -55,14 +56,20 @@ def _chassis(folder: InstanceFolder) -> NoReturn:
         os.close(held)
         _board(folder, lifeline)
     os.close(lifeline)
+    board_ended = False
     try:
         notice = _Notice(folder)
-        while board not in reap() and not folder.terminate_file.exists() and not notice.over():
+        while not folder.terminate_file.exists() and not notice.over():
+            if board_ended := board in reap():
+                break
             folder.beat()
             if folder.console_file.stat().st_size > MAX_CONSOLE_BYTES:
                 os.truncate(folder.console_file, 0)
             time.sleep(TICK_S)
     finally:
+        if not board_ended:
+            # Before all else, and not stopped first as others are: a stopped board would hold the lock for ever, were this process killed then.
+            os.kill(board, signal.SIGKILL)
         _off(folder)
 
 

@@ -137,6 +137,41 @@ async def test_killing_either_half_of_the_machine_ends_every_process(world: Worl
     await until(lambda: world.machine_processes() == [])
 
 
+@pytest.mark.parametrize("kills", [0, 1, 2])
+async def test_a_half_that_is_killed_while_it_switches_off_leaves_no_machine_that_is_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kills: int
+) -> None:
+    """Each half dies after so many of the kills that switch the others off, which it has stopped before."""
+    program = tmp_path / "python"
+    program.write_text(
+        f"""#!{sys.executable}
+import os, signal, sys
+from pathlib import Path
+from federator_providers.local import machine
+send, left = os.kill, {kills}
+def kill(pid, number):
+    global left
+    if number == signal.SIGKILL:
+        left -= 1
+        if left < 0:
+            pid = os.getpid()
+    send(pid, number)
+os.kill = kill
+machine.main(Path(sys.argv[-1]))
+"""
+    )
+    program.chmod(0o755)
+    provider = world.provider(ManualClock(), "/bin/sh", "-c", f"sleep {world.mark} & sleep {world.mark}")
+    monkeypatch.setattr(sys, "executable", str(program))
+    await world.launch(provider)
+    monkeypatch.undo()
+    await until(lambda: len(world.sleepers()) >= 2)
+    await provider.terminate("m")
+    await ended(provider)
+    assert world.sleepers() == []
+    assert world.machine_processes() == []
+
+
 async def test_what_both_halves_leave_behind_is_ended_by_the_next_listing(world: World) -> None:
     tree = f"setsid sleep {world.mark} & (setsid sh -c 'trap \"\" TERM; sleep {world.mark}; :' &) ; sleep {world.mark}"
     provider = world.provider(ManualClock(), "/bin/sh", "-c", tree)
