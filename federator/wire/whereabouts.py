@@ -26,7 +26,7 @@ def read_labels(value: object, path: str) -> dict[str, str]:
     return labels
 
 
-def _together(value: object, path: str) -> str:
+def read_together(value: object, path: str) -> str:
     """One of two words, or the name of a label; a label is not called nearly as one of the words."""
     word = fields.text(value, path, limit=100)
     words = (ON_ONE_HOST, APART)
@@ -59,7 +59,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Any site but these."""
     labels: Labels = {}
     """Only sites with these labels."""
-    together: Annotated[str, fields.written(_together, "host", "spread", "rack")] | msgspec.UnsetType = (
+    together: Annotated[str, fields.written(read_together, "host", "spread", "rack")] | msgspec.UnsetType = (
         msgspec.UNSET
     )
     """How a gang's nodes lie: all on one host; each on a host of its own; or, by any other word, on hosts whose label of that name is the same. Left out: as it comes."""

@@ -20,6 +20,8 @@ from federator.model.whose import Whose, is_among
 from federator_agent.electricity import Electricity
 from federator_agent.mig import place_of
 
+MOST_POOLS = 200
+"""More in one report are not taken."""
 SHARED_POOL = "{}-shared"
 """The name of the pool that the shared GPUs of a pool make."""
 _PARTS = re.compile(r"-(shared|[1-7]g\.\d+gb)$")

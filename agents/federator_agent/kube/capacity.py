@@ -15,7 +15,7 @@ import msgspec
 from federator.kube.objects import Container, Node, Pod, Taint, mib, milli, quantity
 from federator.model.sites import LocalWork
 from federator.wire.jsontext import read
-from federator_agent.core.lent_capacity import Host, HostPool, Seen
+from federator_agent.core.lent_capacity import MOST_POOLS, Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
 from federator_agent.kube.device_sets import CPU_POOL, NVIDIA, DeviceSet, device_sets_of, taint_keys
 from federator_agent.kube.dra import DEVICES_NOTE
@@ -30,8 +30,6 @@ AGENT_LABEL = "federator/agent"
 """Whose it is: another agent of a site of that name, or of another federation, may use the same namespace."""
 
 
-MOST_POOLS = 200
-"""More in one report are not taken."""
 MOST_DEVICES = 1024
 """More of a class than a pod can have: no node has as many."""
 

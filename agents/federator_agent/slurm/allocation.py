@@ -29,6 +29,8 @@ SLOW_NODES_S = 300.0
 """So long nodes that a job has been given may take to start its ranks."""
 SOON_S, PATIENT_S = 0.25, 2.0
 """Pauses between looks: at first, and for what waits for longer."""
+LONGEST_LIST = 100_000
+"""Characters of a list of nodes; Linux takes no argument of more than 128 KiB."""
 NEVER = frozenset(
     {
         "BadConstraints", "PartitionTimeLimit", "PartitionNodeLimit", "InvalidAccount", "InvalidQOS", "AccountNotAllowed", "QOSNotAllowed",
@@ -53,6 +55,7 @@ class Allocation:
         target = await self._target(record)
         _check_duration(record, target)
         _check_parts(record, spec.resources, target)
+        _check_list(record.entry.pool, target)
         together, ranks = spec.placement.together or "", len(record.slots)
         account = self._cluster.settings.account(record.entry.whose)
         options = sbatch_options(record, spec.resources, target, account, together)
@@ -182,6 +185,12 @@ def _check_parts(record: PlacementRecord, need: Resources, target: SlurmPool) ->
         milli = cuts_of(milli, target.cut_milli) * target.cut_milli
     if need.gpus.count and any(slot.share_milli != milli for slot in record.slots):
         raise StagingRefused(f"the GPUs of pool {record.entry.pool} are cut in another way by now")
+
+
+def _check_list(pool: str, target: SlurmPool) -> None:
+    if len(target.exclude) > LONGEST_LIST:
+        remedy = "leave out slurm.topology in the site file"
+        raise StagingRefused(f"the list of nodes outside of pool {pool} is too long for sbatch; {remedy}")
 
 
 def _vanished(job: Job | None, folder: Folder) -> StagingError:

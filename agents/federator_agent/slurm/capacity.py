@@ -1,11 +1,13 @@
 """What a Slurm cluster has and lends, from its nodes, partitions and jobs. Pure.
 
 A pool is a partition; where its nodes are of several makes, there is a pool for each GPU model, `PARTITION-MODEL`, and `PARTITION-cpu`. A node of several partitions belongs to
-the first of those that are lent, in the order of the site file: it must not be reported twice, since both cannot be used at once.
+the first of those that are lent, in the order of the site file: it must not be reported twice, since both cannot be used at once. With `topology` each pool is one for
+each leaf switch, `PARTITION-SWITCH`, and what is below none.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from msgspec.structs import replace
 from federator.model.jobs import WHOLE_MILLI
 from federator.model.sites import LocalWork
 from federator.wire.mig import mig
-from federator_agent.core.lent_capacity import SHARED_POOL, Host, HostPool, Seen
+from federator_agent.core.lent_capacity import MOST_POOLS, SHARED_POOL, Host, HostPool, Seen
 from federator_agent.core.shares import Sort, left, most
 from federator_agent.gpus import Gpu
 from federator_agent.slurm.output import OVER, WAITING, Node, OtherJob, Partition
@@ -96,18 +98,20 @@ def view(
     pools: list[HostPool] = []
     targets: dict[str, SlurmPool] = {}
     of_partition: dict[str, list[HostPool]] = {}
-    for name, members in by_pool.items():
+    of_node: dict[str, HostPool] = {}
+    for name, members in islice(by_pool.items(), MOST_POOLS):
         if name in uneven:
             continue  # Slurm would choose, and give more than is booked
-        pool = _pool(name, members, settings.labels.get(members[0][0].partition.name, {}))
+        pool = _pool(name, members, settings)
         pools.append(pool)
         targets[name] = _target(*members[0], pool)
         if not pool.shares:
             of_partition.setdefault(members[0][0].partition.name, []).append(pool)
-    local = _local_work((job for job in jobs if job.name not in ours), of_partition)
+            of_node.update((lent.node.name, pool) for lent, _ in members)
+    local = _local_work((job for job in jobs if job.name not in ours), of_partition, of_node)
     free = {pool.name: tuple(hosts.get(pool.name, ())) for pool in pools}
-    health = (
-        f"GPUs of {', '.join(uneven)} are not all cut into as many shards: lend them none" if uneven else "ok"
+    health = _health(
+        uneven, len(by_pool), unknown=bool(settings.topology) and not any(node.switch for node in nodes)
     )
     return View(Seen(tuple(pools), free, frozenset(running), local, health), targets)
 
@@ -118,6 +122,21 @@ def lent_partitions(settings: SlurmSettings, partitions: Sequence[Partition]) ->
         return [partition for partition in partitions if partition.up]
     by_name = {partition.name: partition for partition in partitions}
     return [by_name[name] for name in settings.partitions if name in by_name]
+
+
+def _health(uneven: Sequence[str], pools: int, *, unknown: bool) -> str:
+    """What is amiss with what is lent. `pools`: how many there are; `unknown`: they should be cut by switches, and Slurm names none."""
+    remarks = []
+    if unknown:
+        remarks.append(
+            "Slurm names no switches, so pools are whole: set its TopologyPlugin, or leave out slurm.topology"
+        )
+    if pools > MOST_POOLS:
+        remedy = "lend fewer partitions, or leave out slurm.topology"
+        remarks.append(f"only {MOST_POOLS} of {pools} pools are offered: {remedy}")
+    if uneven:
+        remarks.append(f"GPUs of {', '.join(uneven)} are not all cut into as many shards: lend them none")
+    return "; ".join(remarks)[:500] or "ok"
 
 
 def _lent(
@@ -137,8 +156,9 @@ def _lent(
         for node in mine:
             kind = _whole_type(settings, node)
             gpu = GpuType("") if kind is None else _called(settings, kind)
-            name = f"{partition.name}-{gpu.model.lower() or 'cpu'}" if len(makes) > 1 else partition.name
-            groups = [*_parts(settings, partition, node)]
+            home = f"{partition.name}-{node.switch}" if node.switch else partition.name
+            name = f"{home}-{gpu.model.lower() or 'cpu'}" if len(makes) > 1 else home
+            groups = [*_parts(settings, home, node)]
             if kind is not None:
                 groups = [
                     *_wholes(settings, partition, node, _GpuGroup(name, kind, gpu, 0, 0), shards),
@@ -174,12 +194,12 @@ def _part(settings: SlurmSettings, kind: str) -> GpuType | None:
     return GpuType(_UNKNOWN_MODEL if mig(model, "") else model, said.memory_mib if said else 0, found.milli)
 
 
-def _parts(settings: SlurmSettings, partition: Partition, node: Node) -> Iterator[_GpuGroup]:
+def _parts(settings: SlurmSettings, home: str, node: Node) -> Iterator[_GpuGroup]:
     for kind, (count, used) in sorted(node.gpus.items()):
         gpu = _part(settings, kind) if count else None
         if gpu is not None:
             free = max(0, count - used)
-            yield _GpuGroup(f"{partition.name}-{kind or UNTYPED}", kind, gpu, count, free, gpu.part_milli)
+            yield _GpuGroup(f"{home}-{kind or UNTYPED}", kind, gpu, count, free, gpu.part_milli)
 
 
 def _wholes(
@@ -217,7 +237,9 @@ def _beside(lent: _Lent, number: int) -> tuple[int, int]:
     return cpus_milli, most(lent.node.memory_mib, sorts, number) // hosts
 
 
-def _pool(name: str, members: list[tuple[_Lent, int]], labels: Mapping[str, str]) -> HostPool:
+def _pool(name: str, members: list[tuple[_Lent, int]], settings: SlurmSettings) -> HostPool:
+    partition, switch = members[0][0].partition, members[0][0].node.switch
+    labels = settings.labels.get(partition.name, {}) | ({settings.topology: switch} if switch else {})
     groups = [lent.groups[number] for lent, number in members]
     beside = [_beside(*member) for member in members]
     pool = HostPool(
@@ -228,7 +250,7 @@ def _pool(name: str, members: list[tuple[_Lent, int]], labels: Mapping[str, str]
         gpus_per_node=max(group.units for group in groups),
         cpus_milli_per_node=max(cpus for cpus, _ in beside),
         memory_mib_per_node=max(memory for _, memory in beside),
-        longest_s=members[0][0].partition.max_time_s,
+        longest_s=partition.max_time_s,
         labels=tuple(sorted(labels.items())),
     )
     if not groups[0].part_milli:
@@ -251,6 +273,7 @@ def _target(lent: _Lent, number: int, pool: HostPool) -> SlurmPool:
         host_milli=pool.host_milli,
         cut_milli=pool.cut_milli,
         shards=bool(group.per_gpu),
+        switch=lent.node.switch,
     )
 
 
@@ -279,15 +302,18 @@ def _free(lent: _Lent) -> Iterator[tuple[str, Host]]:
             yield group.pool, Host(node.name, gpus, cpus_milli, memory_mib, group.free * group.part_milli)
 
 
-def _local_work(jobs: Iterable[OtherJob], pools: Mapping[str, Sequence[HostPool]]) -> tuple[LocalWork, ...]:
-    """Other people's jobs, equal ones as one entry. Of a partition with several makes they are told of the first that could hold them."""
+def _local_work(
+    jobs: Iterable[OtherJob], pools: Mapping[str, Sequence[HostPool]], of_node: Mapping[str, HostPool]
+) -> tuple[LocalWork, ...]:
+    """Other people's jobs, equal ones as one entry: those that run are told of the pool of their first node, others of their partition's first that could hold them."""
     counted: Counter[LocalWork] = Counter()
     for job in jobs:
         if job.state in OVER or job.partition not in pools:
             continue
         gpus_per_node = -(-job.gpus // job.nodes)
-        fitting = [pool for pool in pools[job.partition] if pool.gpus_per_node >= gpus_per_node]
-        pool = (fitting or pools[job.partition])[0 if gpus_per_node else -1]
+        lent = pools[job.partition]
+        fitting = (pool for pool in lent if pool.gpus_per_node >= gpus_per_node)
+        pool = of_node.get(job.host) or (next(fitting, lent[0]) if gpus_per_node else lent[-1])
         queued = job.state in WAITING
         ends_at = None if queued else job.ends_at
         counted[LocalWork(pool.name, 1, min(gpus_per_node, pool.gpus_per_node), ends_at, queued)] += job.nodes

@@ -6,13 +6,16 @@ import pwd
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from federator.model.jobs import in_gpus
 from federator.model.whose import EVERYBODY, in_words
 from federator_agent import ownership
+from federator_agent.core.lent_capacity import Seen
 from federator_agent.slurm import output
 from federator_agent.slurm.capacity import lent_partitions, view
+from federator_agent.slurm.cluster import nodes_of
 from federator_agent.slurm.commands import Commands, Rejected, Unreachable
 from federator_agent.slurm.settings import Account, SlurmSettings
 
@@ -37,7 +40,7 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
     try:
         version = (await commands.run("scontrol", "--version")).strip()
         partitions = output.read_partitions(await commands.run("scontrol", "show", "partition", "--oneliner"))
-        nodes = output.read_nodes(await commands.run("scontrol", "show", "node", "--details", "--oneliner"))
+        nodes = await nodes_of(commands, settings)
         gathers = await commands.run("scontrol", "show", "config")
     except (Unreachable, Rejected) as error:
         return [
@@ -53,18 +56,25 @@ async def check(settings: SlurmSettings, environment: dict[str, str], state_dir:
         for name in settings.partitions
         if name not in known
     ]
-    for pool in view(settings, nodes, partitions, (), (), ()).seen.pools:
-        gpus = f", each {pool.gpus_per_node} GPUs {pool.model}" if pool.gpus_per_node else ""
-        if pool.shares:
-            part, has = (in_gpus(milli, shared=True) for milli in (pool.cut_milli, pool.host_milli))
-            gpus = f", each {has} GPUs {pool.model} in parts of {part}"
-        lines.append(f"ok    pool {pool.name}: {pool.nodes} hosts{gpus}")
+    lines += _lent(view(settings, nodes, partitions, (), (), ()).seen)
     targets = [partition.name for partition in lent_partitions(settings, partitions)]
     return lines + [
         await _submits(commands, whose, account, target)
         for whose, account in _accounts(settings)
         for target in targets
     ]
+
+
+def _lent(seen: Seen) -> Iterator[str]:
+    """What is amiss with pools, and what they are."""
+    if seen.health != "ok":
+        yield f"WARN  {seen.health}"
+    for pool in seen.pools:
+        gpus = f", each {pool.gpus_per_node} GPUs {pool.model}" if pool.gpus_per_node else ""
+        if pool.shares:
+            part, has = (in_gpus(milli, shared=True) for milli in (pool.cut_milli, pool.host_milli))
+            gpus = f", each {has} GPUs {pool.model} in parts of {part}"
+        yield f"ok    pool {pool.name}: {pool.nodes} hosts{gpus}"
 
 
 def _measures(config: str) -> list[str]:

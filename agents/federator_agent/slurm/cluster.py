@@ -37,6 +37,7 @@ class SlurmCluster:
         self.commands = Commands(settings, environment)
         self.queue = Queue(self.commands, [each.user for each in settings.queues.values() if each.user])
         self._view: View | None = None
+        self._nodes: list[output.Node] = []
         self._changed = asyncio.Event()
         self._silent = False
 
@@ -69,11 +70,15 @@ class SlurmCluster:
         self.changed()
 
     async def target(self, pool: str) -> SlurmPool | None:
-        """Where a pool is, once Slurm has answered; None: there is no such pool."""
+        """Where a pool is, once Slurm has answered, and which nodes it leaves out; None: there is no such pool."""
         if self._view is None:
             await retried(partial(self._observe, frozenset()), BACKOFF, on=(Unreachable, Rejected))
         assert self._view is not None
-        return self._view.targets.get(pool)
+        target = self._view.targets.get(pool)
+        if target is None:
+            return None
+        others = (node.name for node in self._nodes if node.switch != target.switch)
+        return target._replace(exclude=output.host_list(others))
 
     async def address(self, node: str) -> str:
         """Under which other nodes reach it."""
@@ -117,11 +122,12 @@ class SlurmCluster:
         look = await self.queue.look()
         running = [name for name in ours if any(_holds_nodes(job) for job in look.get(name, ()))]
         show = self.commands.run
-        nodes = output.read_nodes(await show("scontrol", "show", "node", "--details", "--oneliner"))
+        nodes = await nodes_of(self.commands, self.settings)
         partitions = output.read_partitions(await show("scontrol", "show", "partition", "--oneliner"))
         jobs = await show("scontrol", "show", "job", "--details", "--oneliner")
         others = output.read_other_jobs(jobs)
         shards = output.read_shards(jobs, {node.name for node in nodes})
+        self._nodes = nodes
         self._view = view(self.settings, nodes, partitions, others, ours, running, shards)
         if not lent_partitions(self.settings, partitions):
             wanted = ", ".join(self.settings.partitions) or "any that is up"
@@ -129,6 +135,17 @@ class SlurmCluster:
                 self._view.seen, health=f"Slurm has no partition of these: {wanted}"
             )
         return self._view.seen
+
+
+async def nodes_of(commands: Commands, settings: SlurmSettings) -> list[output.Node]:
+    """All nodes; with their switches, where pools are cut by them. Raises `Unreachable`, `Rejected`."""
+    nodes = output.read_nodes(await commands.run("scontrol", "show", "node", "--details", "--oneliner"))
+    if not settings.topology:
+        return nodes
+    switches: dict[str, str] = {}
+    with contextlib.suppress(Rejected):  # a topology plugin that has nothing to show
+        switches = output.read_switches(await commands.run("scontrol", "show", "topology"))
+    return [node._replace(switch=switches.get(node.name, "")) for node in nodes]
 
 
 def _holds_nodes(job: output.Job) -> bool:

@@ -6,9 +6,12 @@ with a strange name must not blind the agent to all others.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
+
+from federator.wire.fields import NAME
 
 QUEUE_COLUMNS = (
     ("JobID", 20), ("State", 20), ("Reason", 60), ("PreemptTime", 24), ("SubmitTime", 24), ("RestartCnt", 12),
@@ -31,6 +34,7 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MOST_HOSTS, MOST_GPUS = 20_000, 1000
 """Of one list, and of one host."""
 _HOSTS = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,]*)")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 _TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*+))?[:=]?(\d+)?(?=,|$)")
 _WORDS = re.compile(
     r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ (?:DUE TO ([A-Z ]++)[^*]*+)?\*\*\*", re.IGNORECASE
@@ -70,6 +74,8 @@ class Node(NamedTuple):
     gpus: dict[str, tuple[int, int]]
     shards: Mapping[str, int] = MappingProxyType({})
     """By type of GPU: into how many parts all of that type are cut."""
+    switch: str = ""
+    """The leaf switch that it is below; empty: none, or nobody asks."""
 
 
 class Partition(NamedTuple):
@@ -91,6 +97,8 @@ class OtherJob(NamedTuple):
     nodes: int
     gpus: int
     ends_at: float | None
+    host: str = ""
+    """The first of its nodes; empty: it has none."""
 
 
 def read_queue(text: str) -> list[Job]:
@@ -164,6 +172,7 @@ def _other(fields: dict[str, str]) -> OtherJob:
         nodes=nodes,
         gpus=_job_gpus(fields, nodes),
         ends_at=_time(fields.get("EndTime", "")),
+        host=fields.get("BatchHost", ""),
     )
 
 
@@ -196,6 +205,17 @@ def read_shards(text: str, nodes: Collection[str]) -> dict[str, Counter[int]]:
     return used
 
 
+def read_switches(text: str) -> dict[str, str]:
+    """By node, its leaf switch, or its block, from `scontrol show topology`. A name that could not be a pool's is passed over."""
+    switches: dict[str, str] = {}
+    for fields in _records(text):
+        name = fields.get("SwitchName" if fields.get("Level") == "0" else "BlockName", "")
+        if NAME.fullmatch(name):
+            for node in host_names(fields.get("Nodes", "")):
+                switches.setdefault(node, name)
+    return switches
+
+
 def host_names(text: str) -> list[str]:
     """The names in a list such as `n[0-2,7],login`."""
     names: list[str] = []
@@ -204,6 +224,23 @@ def host_names(text: str) -> list[str]:
         if len(names) > MOST_HOSTS:
             break
     return names
+
+
+def host_list(names: Iterable[str]) -> str:
+    """A list of these names, such as `n[0-2,7],login`."""
+    families: dict[tuple[str, int], list[int]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        before, number = match.groups() if match else (name, "")
+        families.setdefault((before, len(number)), []).append(int(number or 0))
+    words = []
+    for (before, width), numbers in families.items():
+        ranges = []
+        for _, run in groupby(enumerate(sorted(numbers)), key=lambda each: each[1] - each[0]):
+            ends = [f"{number:0{width}d}" for _, number in run]
+            ranges.append(f"{ends[0]}-{ends[-1]}" if len(ends) > 1 else ends[0])
+        words.append(f"{before}[{','.join(ranges)}]" if width else before)
+    return ",".join(words)
 
 
 def _numbers(text: str) -> list[str]:

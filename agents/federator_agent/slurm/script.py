@@ -47,6 +47,10 @@ class SlurmPool(NamedTuple):
     """Of GPUs in parts: each part is so many thousandths of one."""
     shards: bool = False
     """These parts are what Slurm calls shards; else each is a GPU to it."""
+    switch: str = ""
+    """All its nodes are below that leaf switch; empty: below none, or it is not asked for."""
+    exclude: str = ""
+    """A list of the nodes that are below no switch or another one; empty: all are below this."""
 
 
 def sbatch_options(
@@ -65,6 +69,7 @@ def sbatch_options(
         f"--cpus-per-task={cpus}",
         f"--time={_time_limit(record, target)}",
     ]
+    options += [f"--exclude={target.exclude}"] if target.exclude else []
     if together == ON_ONE_HOST:
         options.append("--nodes=1")
     elif together == APART:

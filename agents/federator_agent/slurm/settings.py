@@ -1,15 +1,18 @@
 """The `slurm:` part of a site file: where the cluster is, what of it is lent, and in whose name jobs are submitted there."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from federator.kernel.errors import Invalid
+from federator.model.jobs import APART, ON_ONE_HOST
 from federator.model.whose import Whose
 from federator.wire import fields
 from federator.wire.accelerators import read_accelerators
+from federator.wire.whereabouts import read_together
 from federator_agent import whose as naming
 
 UNTYPED = "gpu"
@@ -45,6 +48,15 @@ def _user(value: object, path: str) -> str:
     return word
 
 
+def _domain(value: object, path: str) -> str:
+    """What gangs may ask to lie in one of."""
+    word = read_together(fields.name(value, path), path)
+    if word in (ON_ONE_HOST, APART):
+        remedy = "write another word for what is below one switch, such as rack"
+        raise Invalid(f"{word!r} means something else to jobs", field=path, remedy=remedy)
+    return word
+
+
 class GpuType(msgspec.Struct, frozen=True):
     """What a type of the cluster's GPUs is called in the federation."""
 
@@ -63,6 +75,10 @@ def _gpu(value: object, path: str) -> GpuType:
 
 
 Word = Annotated[str, fields.written(_word, pattern=f"^{_WORD.pattern}$")]
+Labels = Annotated[
+    dict[str, str], fields.written(partial(fields.pairs, limit=15), "{rack: r1}", **fields.PAIRS)
+]
+"""One less than a report may have of a pool: `topology` adds one."""
 User = Annotated[str, fields.written(_user, pattern=f"^{_WORD.pattern}$")]
 Absolute = Annotated[Path, fields.written(_absolute, "/shared/federator", pattern="^/[^%]*$")]
 Gpu = Annotated[
@@ -94,8 +110,10 @@ class SlurmSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Model and memory by GPU type in gres.conf, such as `{a100: "A100:80GB"}`; `gpu` stands for those without a type. Of a type that is but a part of a GPU also that part, as `A100:40GB:0.5`; left out, the name of a MIG instance tells it. A type that is not here is a model of that name, of unknown memory."""
     shared: dict[fields.Name, Annotated[int, msgspec.Meta(ge=0, le=1024)]] = {}
     """By partition, so many GPUs of each node that has shards go to jobs that ask for parts: a pool of their own, `PARTITION-shared`. `lend` names it by that."""
-    labels: dict[fields.Name, fields.PoolLabels] = {}
+    labels: dict[fields.Name, Labels] = {}
     """By partition, what its nodes have in common beyond the site's labels, such as `{gpu-r1: {rack: r1}}`."""
+    topology: Annotated[str, fields.written(_domain, "rack")] = ""
+    """What jobs call the leaf switches of Slurm's topology plugin, or its blocks, such as `rack`. Each pool is then one for each, with that label. Left out: pools are whole."""
     queues: dict[naming.Key, Account] = {}
     """By [whose work](#whose-work) it is, in whose name it is submitted, such as `{research/*: {account: res, qos: low}, team:vision: {account: vision}}`. `*`: all others."""
     users: dict[fields.Text, User] = {}

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from federator.model.jobs import Accelerators, Resources
+from federator.model.jobs import Accelerators, PlacementConstraints, Resources
 from federator.model.placements import PlacementReport, PlacementStatus
 from federator_agent.local import traces
 from tests.integration.agent.conftest import AgentProcess, entry
@@ -46,6 +46,7 @@ slurm:
   partitions: [{partitions}]
   gpus: {{{{a100: "A100:80GB"}}}}
   start_within: {start_within}
+{topology}
   queues:
     narrow: {{{{partition: narrow}}}}
     polite: {{{{partition: polite}}}}
@@ -75,8 +76,11 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.fixture(scope="session")
 def west(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """Another, which forgets them at once."""
-    yield from _cluster(tmp_path_factory.mktemp("west"), MinJobAge="2")
+    """Another, which forgets them at once, with two leaf switches."""
+    folder = tmp_path_factory.mktemp("west")
+    switches = "SwitchName=s0 Nodes=n[0-1]\nSwitchName=s1 Nodes=n[2-3]\nSwitchName=top Switches=s[0-1]\n"
+    (folder / "topology.conf").write_text(switches)
+    yield from _cluster(folder, MinJobAge="2", TopologyPlugin="topology/tree")
 
 
 class SlurmAgent(AgentProcess):
@@ -90,6 +94,7 @@ class SlurmAgent(AgentProcess):
         *,
         partitions: str = "main",
         start_within: str = "10m",
+        topology: str = "",
     ) -> None:
         self.slurm = slurm
         self.dispatcher = dispatcher
@@ -105,6 +110,7 @@ class SlurmAgent(AgentProcess):
             conf=slurm.configuration,
             partitions=partitions,
             start_within=start_within,
+            topology=f"  topology: {topology}" if topology else "",
         )
         self.config.write_text(site.format(url=dispatcher.url, state=self.state))
 
@@ -133,15 +139,19 @@ class SlurmAgent(AgentProcess):
         """The whole id of a placement, which no other test has: Slurm remembers their jobs."""
         return f"{placement}-{self._unique}"
 
-    async def run_job(self, run: str, nodes: int = 1, placement: str = "p1", **fields: Any) -> None:
-        """Have a job run; `fields` are of its spec, or of its entry: queue, owner, grace_s, max_duration_s, success."""
-        of_entry = {
+    async def run_job(
+        self, run: str, nodes: int = 1, placement: str = "p1", together: str = "", **fields: Any
+    ) -> None:
+        """Have a job run, its ranks `together` in one domain; other `fields` are of its spec, or of its entry: pool, queue, owner, grace_s, max_duration_s, success."""
+        of_entry = {"pool": "main"} | {
             key: fields.pop(key)
-            for key in ("queue", "owner", "grace_s", "max_duration_s", "success")
+            for key in ("pool", "queue", "owner", "grace_s", "max_duration_s", "success")
             if key in fields
         }
+        if together:
+            fields["placement"] = PlacementConstraints(together=together)
         spec = self.dispatcher.spec(run=run, nodes=nodes, **fields)
-        await self.dispatcher.want(entry(self.id(placement), spec, nodes, pool="main", **of_entry))
+        await self.dispatcher.want(entry(self.id(placement), spec, nodes, **of_entry))
 
     async def is_(self, status: PlacementStatus, placement: str = "p1") -> None:
         """Wait until the agent has told of this status."""

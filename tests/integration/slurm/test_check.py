@@ -18,6 +18,17 @@ async def test_what_is_well(east: Slurm, tmp_path: Path) -> None:
     assert any(line.startswith("WARN  what jobs use is not gathered") for line in lines)
 
 
+async def test_switches(east: Slurm, west: Slurm, tmp_path: Path) -> None:
+    """Pools of each, where there are some; else that is said."""
+    for slurm, said in ((west, "ok    pool main-s1: 2 hosts"), (east, "WARN  Slurm names no switches")):
+        settings = SlurmSettings(
+            shared_dir=tmp_path, partitions=("main",), conf=slurm.configuration, topology="rack"
+        )
+        lines = await check(settings, {"PATH": slurm.environment["PATH"]}, tmp_path / "state")
+        assert not _wrong(lines), lines
+        assert any(line.startswith(said) for line in lines), lines
+
+
 async def test_what_is_not(east: Slurm, tmp_path: Path) -> None:
     settings = SlurmSettings(
         shared_dir=tmp_path / "none",

@@ -67,6 +67,20 @@ async def test_a_gang_of_four_whole_nodes(agents: Agents, east: Slurm) -> None:
         assert agent.log(rank=rank) == f"{rank}/4 n{rank} {devices} 127.0.0.1\n"
 
 
+async def test_a_gang_keeps_to_the_nodes_below_one_switch(agents: Agents, west: Slurm) -> None:
+    """Although the other switch's are as free, and come first by themselves."""
+    agent = await agents.of(west, topology="rack")
+    pools = {pool.name: pool for pool in agent.dispatcher.reports[-1].pools}
+    assert {name: (pool.labels, pool.nodes) for name, pool in pools.items()} == {
+        "main-s0": ({"rack": "s0"}, 2),
+        "main-s1": ({"rack": "s1"}, 2),
+    }
+    await agent.run_job("exit 0", nodes=3, pool="main-s1", together="rack", resources=gpus(4))
+    end = await agent.ended()
+    assert end.status is PlacementStatus.SUCCEEDED, end
+    assert {rank.node for rank in end.ranks} == {"n2", "n3"}
+
+
 async def test_mpi_starts_its_processes_on_the_other_nodes_by_itself(agents: Agents, east: Slurm) -> None:
     """Open MPI, which is not told that Slurm is there; and when rank 0 has ended, so have the others."""
     need(lacking())

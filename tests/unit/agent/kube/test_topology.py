@@ -8,7 +8,8 @@ import pytest
 from federator.kernel.errors import Invalid
 from federator.kube.objects import Node
 from federator.wire.decoding import decode
-from federator_agent.kube.capacity import MOST_POOLS, NodesAndPods
+from federator_agent.core.lent_capacity import MOST_POOLS
+from federator_agent.kube.capacity import NodesAndPods
 from federator_agent.kube.settings import PRODUCT_LABEL, KubePool, KubeSettings, check
 
 RACK = "topology.kubernetes.io/rack"

@@ -100,6 +100,7 @@ def test_other_jobs() -> None:
     assert (jobs["big"].gpus, jobs["big"].nodes, jobs["big"].state) == (32, 4, "PENDING")
     assert (jobs["held"].gpus, jobs["held"].ends_at) == (3, None)
     assert jobs["pl-2"].gpus == 0
+    assert (jobs["pl-1"].host, jobs["big"].host) == ("n0", "")
 
 
 def test_a_queue_without_jobs() -> None:

@@ -80,6 +80,10 @@ def test_in_whose_name() -> None:
     assert "--partition=gpu" not in options
 
 
+def test_nodes_that_are_left_out() -> None:
+    assert "--exclude=n[0-3],m1" in _options(Resources(), TARGET._replace(exclude="n[0-3],m1"))
+
+
 def test_an_untyped_gpu() -> None:
     need = Resources(gpus=Accelerators(count=1))
     assert "--gpus-per-task=1" in _options(need, TARGET._replace(gpu_type=""))

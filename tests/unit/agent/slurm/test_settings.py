@@ -71,6 +71,11 @@ def test_whose_name_a_queue_goes_by() -> None:
         ({"queues": {"a": {"account": "-x"}}}, "$.slurm.queues.a.account", "name of Slurm's"),
         ({"queues": {"a": {}, "a/*": {}}}, "$.slurm.queues.a/*", "listed twice"),
         ({"start_within": 5}, "$.slurm.start_within", "no unit"),
+        ({"topology": "host"}, "$.slurm.topology", "such as rack"),
+        ({"topology": "spread"}, "$.slurm.topology", "such as rack"),
+        ({"topology": "hosts"}, "$.slurm.topology", "did you mean host?"),
+        ({"topology": "a b"}, "$.slurm.topology", "is not a name"),
+        ({"labels": {"gpu": {f"l{number}": "x" for number in range(16)}}}, "$.slurm.labels.gpu", "15"),
     ],
 )
 def test_what_it_may_not(fields: dict[str, Any], where: str, words: str) -> None:
