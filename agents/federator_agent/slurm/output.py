@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
+from string import digits
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -34,7 +35,6 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MOST_HOSTS, MOST_GPUS = 20_000, 1000
 """Of one list, and of one host."""
 _HOSTS = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,]*)")
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 _TRES = re.compile(r"(?:gres[:/])?gpu(?:[:=]([A-Za-z][^:=,]*+))?[:=]?(\d+)?(?=,|$)")
 _WORDS = re.compile(
     r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ (?:DUE TO ([A-Z ]++)[^*]*+)?\*\*\*", re.IGNORECASE
@@ -230,8 +230,8 @@ def host_list(names: Iterable[str]) -> str:
     """A list of these names, such as `n[0-2,7],login`."""
     families: dict[tuple[str, int], list[int]] = {}
     for name in names:
-        match = _NUMBERED.fullmatch(name)
-        before, number = match.groups() if match else (name, "")
+        before = name[: max(len(name.rstrip(digits)), len(name) - 9)]
+        number = name[len(before) :]
         families.setdefault((before, len(number)), []).append(int(number or 0))
     words = []
     for (before, width), numbers in families.items():
