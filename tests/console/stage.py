@@ -9,12 +9,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from playwright.sync_api import Browser, ConsoleMessage, FloatRect, Locator, Page, Playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, FloatRect, Locator, Page, Playwright, Request
 
 from federator.cli.demo.processes import Processes
 from federator.client import Client, JobFilter
@@ -244,11 +244,13 @@ class Person:
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("request", self._see)
         page.on("response", lambda answer: self._note(f"{answer.status} {answer.url}"))
-        page.on("requestfailed", lambda request: self._note(f"{request.failure} {request.url}"))
+        self._cut = False
+        """Something that a page asked for was given up, because the network of this machine has changed."""
+        page.on("requestfailed", self._give_up)
 
     def sign_in(self) -> Page:
         """Sign in by typing the token; the page afterwards."""
-        self.page.goto(self.stage.url)
+        self._load(self.stage.url, self.page.get_by_label("Token"))
         self.page.get_by_label("Token").fill(self.stage.person(self.name))
         self.page.get_by_role("button", name="Sign in", exact=True).click()
         self.page.get_by_role("navigation").wait_for()
@@ -256,9 +258,20 @@ class Person:
 
     def open(self, path: str) -> Page:
         """Open a page of the console."""
-        self.page.goto(self.stage.url + path)
-        self.page.locator("h1").first.wait_for()
+        self._load(self.stage.url + path, self.page.locator("h1").first)
         return self.page
+
+    def _load(self, url: str, shown: Locator) -> None:
+        """Go there and see that, at the first or a later try: other tests change this machine's network, and a browser then gives up what it loads."""
+
+        def is_loaded() -> bool:
+            self._cut = False
+            with suppress(Error):
+                self.page.goto(url)
+            wait_until(lambda: self._cut or shown.is_visible(), f"{url} to be shown")
+            return not self._cut
+
+        wait_until(is_loaded, f"{url} to be loaded whole")
 
     def audit(self) -> None:
         """Fail for every finding of axe on the page as it is, in both themes."""
@@ -291,6 +304,10 @@ class Person:
 
     def _note(self, what: str) -> None:
         self.seen.append(f"{datetime.now(UTC):%H:%M:%S.%f} {what}")
+
+    def _give_up(self, request: Request) -> None:
+        self._cut |= "ERR_NETWORK_CHANGED" in (request.failure or "")
+        self._note(f"{request.failure} {request.url}")
 
     def _hear(self, message: ConsoleMessage) -> None:
         self._note(f"{message.type}: {message.text}")

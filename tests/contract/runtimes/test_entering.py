@@ -157,9 +157,16 @@ async def test_a_terminal_is_one(world: RuntimeWorld) -> None:
         said, _ = await heard(channel, b"tty-42")
         assert b"40 120\r\nvt100\r\n" in said[STDOUT]
         await channel.send(tunnel.resize_frame(Size(99, 33)))
-        await channel.send(bytes((STDIN,)) + b"stty size; sh -c 'echo sle\"\"eps; exec sleep 600'\n")
-        said, _ = await heard(channel, b"sleeps")
-        assert b"33 99" in said[STDOUT]
+
+        async def is_resized() -> bool:
+            """Slurm passes it on by a way of its own, beside what is typed."""
+            await channel.send(bytes((STDIN,)) + b"stty size; echo asked-$((6 * 7))\n")
+            said, _ = await heard(channel, b"asked-42")
+            return b"33 99" in said[STDOUT]
+
+        await until(is_resized, "the new size")
+        await channel.send(bytes((STDIN,)) + b"sh -c 'echo sle\"\"eps; exec sleep 600'\n")
+        await heard(channel, b"sleeps")
         await channel.send(bytes((STDIN,)) + b"\x03")
         await channel.send(bytes((STDIN,)) + b"echo code-$?; exit 5\n")
         said, code = await heard(channel)
