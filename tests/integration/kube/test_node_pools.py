@@ -13,7 +13,7 @@ from federator.cli.demo.federation import DemoFederation
 from federator.cli.demo.world import PROVIDER, Document
 from federator.model.jobs import JobStatus
 from federator.wire.http import LeaseRow
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import PATIENCE_S, until, wait_until
 from tests.testbeds.kubernetes import shared
 from tests.testbeds.kubernetes.node import NODE
 from tests.testbeds.kubernetes.shared import Bed
@@ -169,7 +169,7 @@ async def test_a_job_runs_on_a_node_that_comes_when_its_pod_waits_for_it(
     assert lease is not None
     assert lease.failure is None
     assert lease.billed_usd >= 3.6 * 60 / 3600, "the minimum at least"
-    await until(lambda: _gone(testbed), "the end of the pod")
+    await until(lambda: _gone(testbed), "the end of the pod, which is listed for a while", 2 * PATIENCE_S)
 
 
 @pytest.mark.system
