@@ -6,11 +6,12 @@ each, with how it failed. All other tests are on their own: what fails there onc
 
 import gc
 import ipaddress
+import logging
 import os
 import signal
 import socket
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,16 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
             gc.collect()
     if nextitem is not None and turns(nextitem.nodeid) != turns(item.nodeid):
         kubernetes.end()
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A program that a test runs in this process sets logging up, with a stream that ends with the test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
