@@ -61,10 +61,16 @@ async def end_idle_work(
 
 
 def _smallest(records: Records, placement: Placement) -> int | None:
-    """The form with the fewest GPUs in which an elastic job could go on; None: it has none that is smaller than this."""
+    """The form with the fewest GPUs in which an elastic job could go on, on GPUs such as it has; None: it has none that is smaller than this."""
     spec = records.spec(placement.spec_hash)
     if not spec.elastic:
         return None
-    forms = [spec.as_form(number) for number in range(len(spec.forms or ()) + 1)]
-    smallest = min(range(len(forms)), key=lambda number: forms[number].gpus_total)
-    return smallest if forms[smallest].gpus_total < placement.gpus else None
+    has = spec.as_form(placement.form)
+    smaller: dict[int, float] = {}
+    for number in range(len(spec.forms or ()) + 1):
+        form = spec.as_form(number)
+        gpus = form.resources.gpus
+        fits = not gpus.models or placement.model in gpus.models
+        if fits and gpus.memory_mib <= has.resources.gpus.memory_mib and form.gpus_total < placement.gpus:
+            smaller[number] = form.gpus_total
+    return min(smaller, key=lambda number: smaller[number], default=None)

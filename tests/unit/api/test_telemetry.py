@@ -14,11 +14,7 @@ from federator.telemetry import CATALOGUE, Metrics, MetricType, configure_loggin
 
 @pytest.fixture
 def _restored() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
     structlog.reset_defaults()
 
 

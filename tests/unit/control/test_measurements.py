@@ -164,6 +164,25 @@ async def test_elastic_work_that_idles_goes_on_in_its_smallest_form_and_other_wo
     assert "its GPUs did nothing for 2h; queue strict shrinks such work after 1h" in texts
 
 
+async def test_idle_work_shrinks_to_a_form_on_gpus_such_as_it_has() -> None:
+    """Kept to the smallest of all, it would wait for GPUs of which there are none."""
+    world = await make_world()
+    site = await world.add_site("north", gpus=8, model="A100")
+    await world.policies(queue("strict", "{max_idle: {after: 1h, then: shrink}}"))
+    kinds = {"any_of": [{"gpus": "A100:2"}, {"gpus": "H100:1"}]}
+    saves: dict[str, Any] = {"checkpoint": {"grace": "60s"}, "resources": kinds, "queue": "strict"}
+    job = await world.submit(nodes=2, min_nodes=1, max_nodes=2, **saves)
+    await world.turn()
+    await site.run_all()
+    hear(world, job, Used(sampled_s=7200.0, gpus_sampled_s=7200.0, idle_s=7200.0))
+    for _ in range(2):
+        await world.turn()
+        await site.run_all()
+    placement = world.core.records.placements[world.job(job).placement or ""]
+    assert (world.job(job).status, world.job(job).epoch) == (JobStatus.RUNNING, 2)
+    assert (placement.model, placement.nodes, placement.gpus_per_node) == ("A100", 1, 2)
+
+
 async def test_energy_is_written_down_per_attempt_and_summed_per_job() -> None:
     """The agent has begun anew in the middle, and what it had said before counts."""
     world, job = await running()
